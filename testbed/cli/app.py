@@ -1,0 +1,101 @@
+"""Commands of ``testbed``, and how mistakes and interruptions end."""
+
+import signal
+import sys
+from pathlib import Path
+from types import FrameType
+from typing import Annotated
+
+import typer
+
+from testbed import __version__
+from testbed.cli import data, scenario
+from testbed.errors import TestbedError
+
+_USER_ERROR, _INTERRUPTED, _TERMINATED = 2, 130, 143
+
+app = typer.Typer(
+    name="testbed",
+    help="SUMO traffic in, exact edits of a one-shot federated model, every second and byte out.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+app.add_typer(scenario.app, name="scenario", help="Traffic scenarios: list, build, inspect.")
+app.add_typer(data.app, name="data", help="Data sets: list.")
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"testbed {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Say which.")
+    ] = False,
+) -> None:
+    pass
+
+
+@app.command()
+def run(
+    config: Annotated[Path, typer.Argument(help="YAML file that describes the experiment.")],
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Override a key, e.g. editing.rho=0.3."),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Results folder; default results/<experiment>.")
+    ] = None,
+    force: Annotated[bool, typer.Option(help="Run finished runs again.")] = False,
+) -> None:
+    """Run every method of CONFIG for every seed, draw the figures and print the table."""
+    from testbed.cli.running import run_experiment
+    from testbed.config import load
+
+    experiment = load(config, set_ or [])
+    run_experiment(experiment, out or Path("results") / experiment.name, force)
+
+
+@app.command()
+def plot(
+    folder: Annotated[Path, typer.Argument(help="Results folder, or one run directory.")],
+) -> None:
+    """Draw figures, table and report again, from the files in FOLDER alone."""
+    from testbed.cli.running import publish
+
+    publish(folder)
+
+
+@app.command()
+def doctor(
+    fix: Annotated[
+        bool, typer.Option("--fix", help="As root on Debian or Ubuntu, install what is missing.")
+    ] = False,
+) -> None:
+    """Check the installation and name exactly what is missing."""
+    from testbed.cli.doctor import doctor as check
+
+    raise typer.Exit(0 if check(fix) else 1)
+
+
+def main() -> None:
+    """Run the command line; a user's mistake is one line and exit code 2."""
+    signal.signal(signal.SIGTERM, _terminate)
+    try:
+        app()
+    except TestbedError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(_USER_ERROR)
+    except KeyboardInterrupt:
+        print("interrupted; the same command goes on where it stopped", file=sys.stderr)
+        sys.exit(_INTERRUPTED)
+
+
+def _terminate(number: int, frame: FrameType | None) -> None:
+    """Leave through the clean-up code on SIGTERM too."""
+    sys.exit(_TERMINATED)

@@ -1,0 +1,49 @@
+"""What ``testbed run`` and ``testbed plot`` show."""
+
+from pathlib import Path
+
+from rich.console import Console
+
+from testbed.cli.panel import Watcher, show_summary
+from testbed.config import Experiment
+from testbed.experiments.run import run
+from testbed.experiments.rundir import find_runs
+from testbed.files import write_text
+from testbed.reporting.figures import draw
+from testbed.reporting.html import write_report
+from testbed.reporting.table import summarise, to_csv, to_markdown
+
+
+def run_experiment(experiment: Experiment, out: Path, force: bool) -> None:
+    """Run, watch, then draw the comparison of everything the folder holds."""
+    console = Console()
+    fresh = False
+    with Watcher(console) as watcher:
+        for done in run(experiment, out, force, watcher):
+            if done.skipped:
+                console.print(
+                    f"{done.cell.folder}: already finished; --force runs it again", soft_wrap=True
+                )
+            else:
+                fresh = True
+                draw(done.cell.folder)
+                write_report(done.cell.folder)
+    publish(out, redraw=fresh)
+
+
+def publish(folder: Path, redraw: bool = True) -> None:
+    """Draw figures, tables and report of a results folder; print the table."""
+    console = Console()
+    runs = find_runs(folder)
+    if redraw or not (folder / "report.html").is_file():
+        draw(folder)
+        summaries = summarise(runs)
+        write_text(folder / "summary.csv", to_csv(summaries))
+        write_text(folder / "summary.md", to_markdown(summaries))
+        write_report(folder)
+    show_summary(console, summarise(runs))
+    for run_ in runs:
+        for warning in run_.manifest["warnings"]:
+            console.print(f"note: {run_.method}, seed {run_.seed}: {warning}", soft_wrap=True)
+    console.print(f"figures: {folder / 'figures'}", soft_wrap=True)
+    console.print(f"report:  {folder / 'report.html'}", soft_wrap=True)

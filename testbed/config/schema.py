@@ -1,0 +1,214 @@
+"""The configuration of an experiment, section by section.
+
+Pydantic lives at this edge only: the rest of the testbed receives these frozen values.
+Ranges are checked here; what needs the file system or the traffic is checked where it
+is used.
+"""
+
+from fractions import Fraction
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Method = Literal["fsosa", "retrain", "finetune"]
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
+
+
+class RsuConfig(_Section):
+    """Where the roadside unit stands; unset values come from the scenario."""
+
+    x: float | None = None
+    y: float | None = None
+    radius: Positive | None = Field(None, description="coverage radius in metres")
+    hysteresis: NonNegative = Field(0.1, description="a member leaves beyond (1 + this) x radius")
+
+    @model_validator(mode="after")
+    def _both_coordinates(self) -> Self:
+        if (self.x is None) != (self.y is None):
+            raise ValueError("x and y must be given together")
+        return self
+
+
+class MobilityConfig(_Section):
+    """Where joins and leaves come from."""
+
+    source: Literal["sumo", "trace"] = "sumo"
+    scenario: str = Field("city_grid", description="a scenario's name or a path to a .sumocfg")
+    trace: Path | None = Field(None, description="trace file to replay when source is trace")
+    membership: Literal["network", "rsu"] = "network"
+    rsu: RsuConfig = RsuConfig()
+    density: Positive | None = Field(
+        None, description="seconds between departures of a generated scenario"
+    )
+    participation: float = Field(1.0, gt=0, le=1, description="share of vehicles that take part")
+    warmup: NonNegative | None = Field(None, description="seconds before the clients are counted")
+    end: Positive | None = Field(None, description="latest simulated second; default: scenario's")
+    step_length: Positive = Field(1.0, description="SUMO step in seconds")
+    backend: Literal["libsumo", "traci"] = "libsumo"
+
+    @model_validator(mode="after")
+    def _trace_needs_a_file(self) -> Self:
+        if self.source == "trace" and self.trace is None:
+            raise ValueError("source 'trace' needs mobility.trace, the file to replay")
+        return self
+
+
+class ClientsConfig(_Section):
+    """How many vehicles hold data."""
+
+    initial: int | None = Field(
+        None, ge=1, description="clients at the start (M0); default: all who are active then"
+    )
+    pool: int = Field(100, ge=1, description="data partitions, the most clients at one time")
+
+    @model_validator(mode="after")
+    def _initial_fits(self) -> Self:
+        if self.initial is not None and self.initial > self.pool:
+            raise ValueError(
+                f"initial is {self.initial} but the pool has {self.pool} partitions; "
+                "lower initial or raise pool"
+            )
+        return self
+
+
+class DataConfig(_Section):
+    """Which pictures are learned from and how they are spread over the clients."""
+
+    name: Literal["digits", "mnist", "fashion-mnist"] = "digits"
+    path: Path | None = Field(None, description="folder with the official files")
+    partition: Literal["dirichlet", "iid"] = "dirichlet"
+    alpha: Positive = Field(0.5, description="Dirichlet concentration")
+    minimum: int = Field(2, ge=1, description="least number of samples per client")
+    test_share: float = Field(
+        0.2, gt=0, lt=1, description="test share where the data set has no official test part"
+    )
+
+
+class LearningConfig(_Section):
+    """The local training recipe, the same for every client."""
+
+    model: Literal["auto", "lenet", "cnn", "small-cnn"] = "auto"
+    epochs: int = Field(30, ge=1)
+    lr: Positive = 0.01
+    batch: int = Field(64, ge=1)
+    momentum: float = Field(0.9, ge=0, lt=1)
+
+
+class FisherConfig(_Section):
+    """Which Fisher information a client uploads."""
+
+    kind: Literal["kfac", "diagonal"] = "kfac"
+    estimator: Literal["exact", "sampled", "empirical"] = "exact"
+
+
+class FusionConfig(_Section):
+    """How contributions are projected onto {F W = b}."""
+
+    normalise: Literal["trace", "none"] = "trace"
+    damping: NonNegative = Field(0.1, description="c in tau = c tr(F) / n, per layer")
+    rtol: float = Field(1e-6, gt=0, lt=1, description="relative residual at which CG stops")
+    max_iterations: int = Field(500, ge=1)
+
+
+class EditingConfig(_Section):
+    """The methods compared and the requests they answer."""
+
+    rho: float = Field(0.5, gt=0, lt=1, description="P = floor(rho M0)")
+    methods: tuple[Method, ...] = ("fsosa", "retrain", "finetune")
+    requests: int = Field(31, ge=1, description="the run ends after this many requests")
+    handling: Literal["sequential", "batch"] = "sequential"
+    below_subset: Literal["strict", "shrink"] = Field(
+        "shrink", description="what happens when the population falls below P"
+    )
+
+    @model_validator(mode="after")
+    def _methods_named_once(self) -> Self:
+        if not self.methods or len(set(self.methods)) != len(self.methods):
+            raise ValueError("methods must name at least one method, each once")
+        return self
+
+
+class NetworkConfig(_Section):
+    """The radio link: one fixed rate, shared by nobody."""
+
+    rate_mbps: Positive = Field(40.0, description="rate of each link, Mb/s = 1e6 bit/s")
+    latency_ms: NonNegative = 10.0
+
+
+class DeviceConfig(_Section):
+    """Compute speed used when time is modelled: seconds = FLOPs / (peak x utilisation)."""
+
+    name: str = "Jetson Orin Nano 8GB"
+    peak_tflops: Positive = Field(1.28, description="FP32 TFLOPS")
+    utilisation: float = Field(0.3, gt=0, le=1)
+
+
+class ServerConfig(_Section):
+    """The coordinator's compute speed, and the solver steps it is charged for."""
+
+    name: str = "edge server, NVIDIA L4"
+    peak_tflops: Positive = 30.0
+    utilisation: float = Field(0.3, gt=0, le=1)
+    billed_iterations: int = Field(
+        50, ge=1, description="CG steps charged per projection when time is modelled"
+    )
+
+
+class TimeConfig(_Section):
+    """Which clock fills the ledger."""
+
+    mode: Literal["modelled", "measured"] = "modelled"
+
+
+class ExecutionConfig(_Section):
+    """Where client training runs on this machine; never changes a result."""
+
+    kind: Literal["serial", "processes"] = "serial"
+    workers: int | None = Field(None, ge=1, description="default: one per core")
+
+
+class Experiment(_Section):
+    """Everything that determines the outcome of an experiment."""
+
+    name: str = Field("experiment", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
+    mobility: MobilityConfig = MobilityConfig()
+    clients: ClientsConfig = ClientsConfig()
+    data: DataConfig = DataConfig()
+    learning: LearningConfig = LearningConfig()
+    fisher: FisherConfig = FisherConfig()
+    fusion: FusionConfig = FusionConfig()
+    editing: EditingConfig = EditingConfig()
+    network: NetworkConfig = NetworkConfig()
+    device: DeviceConfig = DeviceConfig()
+    server: ServerConfig = ServerConfig()
+    time: TimeConfig = TimeConfig()
+    execution: ExecutionConfig = ExecutionConfig()
+    seeds: tuple[Annotated[int, Field(ge=0)], ...] = (0,)
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if not self.seeds or len(set(self.seeds)) != len(self.seeds):
+            raise ValueError("seeds must name at least one seed, each once")
+        if self.clients.initial is not None and subset_size(
+            self.editing.rho, self.clients.initial
+        ) < 1:
+            raise ValueError(
+                f"editing.rho {self.editing.rho} of clients.initial {self.clients.initial} "
+                "gives an empty subset (P = 0); raise one of them"
+            )
+        return self
+
+
+def subset_size(rho: float, population: int) -> int:
+    """P = floor(rho M0), exact for decimal rho (paper, section IV-A).
+
+    >>> subset_size(0.29, 100)
+    29
+    """
+    return int(Fraction(repr(rho)) * population)

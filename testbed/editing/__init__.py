@@ -1,0 +1,1 @@
+"""One file per editing method, and the couplings and work orders they share."""

@@ -1,0 +1,120 @@
+"""F-SOSA with its exact edits F-SOSA-U (leave), F-SOSA-I (join) and the batch.
+
+Source: "One-Shot Federated Model Editing for Device Dynamics at the Edge"
+(arXiv 2610.35212), sections IV-A and IV-B.
+
+Notation (paper -> here)
+------------------------
+S_t, M_t    population               -> State.population
+X_t         uniform P-subset of S_t  -> State.subset
+P           floor(rho M0)            -> Parameters.size
+(n, W, F)   client's contribution    -> State.contributions
+W*          fused model              -> State.model
+
+An edit couples X_t to the new population; only if it changes do the new members train, are
+the old ones' contributions erased, and is one projection solved.  The state after an edit
+is, bit for bit, the state built from scratch for the same population and subset: sums are
+taken anew in sorted client order and the solver never starts from an earlier model.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from testbed.editing.clients import Change, Client
+from testbed.editing.coupling import BelowSubset, couple, draw
+from testbed.editing.orders import Fuse, Train, Work
+from testbed.fusion.fsosa import Fused
+from testbed.learning.contribution import Contribution
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """Parameters of the method.
+
+    Attributes
+    ----------
+    size : int
+        P, fixed for the whole run.
+    below : {"strict", "shrink"}
+        What to do when the population falls below P.
+    """
+
+    size: int
+    below: BelowSubset = "shrink"
+
+
+@dataclass(frozen=True, eq=False)
+class State:
+    """The coordinator's complete state.
+
+    Attributes
+    ----------
+    population, subset : tuple of Client
+        Sorted.
+    contributions : mapping of Client to Contribution
+        Of the subset's members and of nobody else, in sorted order.
+    fused : Fused
+        The released model and how its projection went.
+    """
+
+    population: tuple[Client, ...]
+    subset: tuple[Client, ...]
+    contributions: Mapping[Client, Contribution]
+    fused: Fused
+
+
+@dataclass(frozen=True)
+class Diagnostics:
+    """What an edit did.
+
+    Attributes
+    ----------
+    evicted, admitted : tuple of Client
+        Members that left the subset, and that entered it.
+    """
+
+    evicted: tuple[Client, ...]
+    admitted: tuple[Client, ...]
+
+
+def init(
+    population: Sequence[Client], parameters: Parameters, rng: np.random.Generator
+) -> Work[State]:
+    """Train the one-shot model on a uniform subset."""
+    subset = draw(population, parameters.size, rng)
+    return (yield from build(population, subset, {}))
+
+
+def apply(
+    state: State, change: Change, parameters: Parameters, rng: np.random.Generator
+) -> Work[tuple[State, Diagnostics]]:
+    """Edit the state; an untouched subset costs nothing and keeps the model."""
+    population = change.applied(state.population)
+    subset = couple(
+        state.population, state.subset, change, parameters.size, rng, parameters.below
+    )
+    diagnostics = Diagnostics(
+        evicted=tuple(client for client in state.subset if client not in subset),
+        admitted=tuple(client for client in subset if client not in state.subset),
+    )
+    if subset == state.subset:
+        kept = State(population, subset, state.contributions, state.fused)
+        return kept, diagnostics
+    return (yield from build(population, subset, state.contributions)), diagnostics
+
+
+def build(
+    population: Sequence[Client],
+    subset: tuple[Client, ...],
+    known: Mapping[Client, Contribution],
+) -> Work[State]:
+    """Build the state of a subset, training the members that are not `known`."""
+    new = tuple(client for client in subset if client not in known)
+    trained: dict[Client, Contribution] = (yield Train(new)) if new else {}
+    contributions = {
+        client: known[client] if client in known else trained[client] for client in subset
+    }
+    fused: Fused = yield Fuse(tuple(contributions.values()))
+    return State(tuple(sorted(population)), subset, contributions, fused)

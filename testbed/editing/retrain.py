@@ -1,0 +1,42 @@
+"""Retrain: the reference every edit is compared with.
+
+At every request a fresh uniform subset of the new population trains from the initial model
+and the model is fused anew (arXiv 2610.35212, section VI-A).  State and parameters are
+F-SOSA's; only the coupling differs: there is none.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from testbed.editing import fsosa
+from testbed.editing.clients import Change, Client
+from testbed.editing.coupling import draw
+from testbed.editing.fsosa import Diagnostics, Parameters, State
+from testbed.editing.orders import Work
+from testbed.errors import EditError
+
+
+def init(
+    population: Sequence[Client], parameters: Parameters, rng: np.random.Generator
+) -> Work[State]:
+    """Train the one-shot model on a uniform subset."""
+    return (yield from fsosa.init(population, parameters, rng))
+
+
+def apply(
+    state: State, change: Change, parameters: Parameters, rng: np.random.Generator
+) -> Work[tuple[State, Diagnostics]]:
+    """Forget everything and train a fresh uniform subset of the new population."""
+    population = change.applied(state.population)
+    if len(population) < parameters.size and parameters.below == "strict":
+        raise EditError(
+            f"{len(population)} clients are left but the subset needs P = {parameters.size}; "
+            "set editing.below_subset=shrink or lower editing.rho"
+        )
+    subset = draw(population, parameters.size, rng)
+    rebuilt = yield from fsosa.build(population, subset, {})
+    return rebuilt, Diagnostics(
+        evicted=tuple(client for client in state.subset if client not in subset),
+        admitted=tuple(client for client in subset if client not in state.subset),
+    )

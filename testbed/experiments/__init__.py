@@ -1,0 +1,1 @@
+"""A configuration in, a folder of run directories out."""

@@ -1,0 +1,147 @@
+"""The run directory: its format, its reader and its writer.
+
+Everything printed or plotted is derived from these files alone.
+"""
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from testbed.errors import ResultsError
+from testbed.files import to_json, write_bytes, write_text
+from testbed.ledger import COLUMNS, LedgerRow
+from testbed.simulation.metric import Metric
+
+__all__ = ["Metric", "Run", "find_runs", "read_manifest", "read_run", "write_manifest", "write_table"]
+
+SCHEMA = 1
+MANIFEST = "manifest.json"
+
+
+@dataclass(frozen=True)
+class Run:
+    """One finished run, read from its folder.
+
+    Attributes
+    ----------
+    folder : Path
+    manifest : mapping
+    ledger : tuple of LedgerRow
+    metrics : DataFrame
+        One row per request, the columns of `Metric`.
+    """
+
+    folder: Path
+    manifest: Mapping[str, Any]
+    ledger: tuple[LedgerRow, ...]
+    metrics: pd.DataFrame
+
+    @property
+    def method(self) -> str:
+        """Name of the method."""
+        return str(self.manifest["method"])
+
+    @property
+    def seed(self) -> int:
+        """Seed of the run."""
+        return int(self.manifest["seed"])
+
+
+def write_table(folder: Path, name: str, rows: Sequence[Any], columns: Sequence[str]) -> None:
+    """Write dataclass `rows` as ``name.csv`` and ``name.parquet``; bytes are deterministic."""
+    frame = pd.DataFrame([asdict(row) for row in rows], columns=list(columns))
+    write_text(folder / f"{name}.csv", frame.to_csv(index=False, lineterminator="\n"))
+    buffer = BytesIO()
+    frame.to_parquet(buffer, index=False)
+    write_bytes(folder / f"{name}.parquet", buffer.getvalue())
+
+
+def write_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
+    """Write the manifest, the last file of a complete run directory."""
+    write_text(folder / MANIFEST, to_json({"schema": SCHEMA, **manifest}))
+
+
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """Read the manifest of a run directory.
+
+    Raises
+    ------
+    ResultsError
+        If it is missing, damaged, or of another schema version.
+    """
+    path = folder / MANIFEST
+    try:
+        manifest = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise ResultsError(
+            f"{path}: not a readable manifest ({error}); run the experiment again with --force"
+        ) from error
+    if not isinstance(manifest, dict) or manifest.get("schema") != SCHEMA:
+        found = manifest.get("schema") if isinstance(manifest, dict) else None
+        raise ResultsError(
+            f"{path}: schema version {found!r}, this testbed reads {SCHEMA}; "
+            "run the experiment again with --force"
+        )
+    return manifest
+
+
+def read_run(folder: Path) -> Run:
+    """Read one run directory.
+
+    Raises
+    ------
+    ResultsError
+        If a file is missing or damaged.
+    """
+    manifest = read_manifest(folder)
+    try:
+        ledger = pd.read_parquet(folder / "ledger.parquet")
+        metrics = pd.read_parquet(folder / "metrics.parquet")
+        rows = tuple(_row(record) for record in ledger[list(COLUMNS)].to_dict("records"))
+    except (OSError, ValueError, KeyError) as error:
+        raise ResultsError(
+            f"{folder}: damaged run ({error}); run the experiment again with --force"
+        ) from error
+    return Run(folder=folder, manifest=manifest, ledger=rows, metrics=metrics)
+
+
+def _row(record: Mapping[Any, Any]) -> LedgerRow:
+    values = {str(key): None if _missing(value) else value for key, value in record.items()}
+    return LedgerRow(**values)
+
+
+def _missing(value: object) -> bool:
+    return isinstance(value, float) and math.isnan(value)
+
+
+def find_runs(folder: Path) -> tuple[Run, ...]:
+    """Read every finished run below `folder`, in order of method folder and seed.
+
+    Raises
+    ------
+    ResultsError
+        If the folder does not exist or holds no finished run.
+    """
+    if not folder.is_dir():
+        raise ResultsError(f"{folder}: no such results folder; name one that `testbed run` made")
+    runs = [read_run(path.parent) for path in _manifests(folder)]
+    if not runs:
+        raise ResultsError(f"{folder}: holds no finished run; make one with `testbed run CONFIG`")
+    return tuple(sorted(runs, key=lambda run: (run.folder.parent.name, run.seed)))
+
+
+def _manifests(folder: Path) -> Iterable[Path]:
+    own = folder / MANIFEST
+    if own.is_file():
+        return [own]
+    return [
+        path
+        for path in folder.rglob(MANIFEST)
+        if not any(part.startswith(".") for part in path.relative_to(folder).parts)
+    ]

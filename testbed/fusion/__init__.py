@@ -1,0 +1,1 @@
+"""One file per fusion method: pure functions from contributions to a model."""

@@ -1,0 +1,1 @@
+"""Models, deterministic local training, Fisher information and contributions."""

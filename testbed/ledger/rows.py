@@ -1,0 +1,92 @@
+"""One row per billed step, and the ledger that holds them."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+from typing import Literal
+
+RequestKind = Literal["init", "join", "leave", "batch"]
+Phase = Literal["broadcast", "download", "train", "fisher", "upload", "fuse", "solve", "evaluate"]
+
+COORDINATOR = "coordinator"
+EVERYONE = "all"
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerRow:
+    """One billed step of one run.
+
+    Attributes
+    ----------
+    run : str
+        ``<method>-<config hash>``.
+    seed : int
+    method : str
+    rho : float
+    density : float or None
+        Seconds between departures, where the scenario has that parameter.
+    request : int
+        0 for the initial training, then 1, 2, ... in order of arrival.  A batch is billed
+        on its last request.
+    kind : {"init", "join", "leave", "batch"}
+    vehicle : str
+        The vehicle that worked or received, `COORDINATOR`, or `EVERYONE` for a broadcast.
+    phase : str
+        What was done.
+    t_start, t_end : float
+        Simulated seconds.  Steps of different vehicles overlap.
+    compute_s_measured : float or None
+        Wall-clock seconds of the real computation, in measured mode only, so that the
+        ledger of modelled time is the same on every machine.
+    compute_s_billed, network_s : float
+        Seconds of computation and of transfer charged; they add up to ``t_end - t_start``.
+    bytes_down, bytes_up : int
+        Serialised bytes towards and from vehicles.
+    byte_basis : {"serialised", "tensor", "air"}
+    population, subset : int
+        M and P when the step ran; `subset` is 0 for methods that keep none.
+    reused : bool
+        The same contribution had already been trained in this run; billed all the same.
+    triggered : bool
+        The request changed the released model.
+    """
+
+    run: str
+    seed: int
+    method: str
+    rho: float
+    density: float | None
+    request: int
+    kind: RequestKind
+    vehicle: str
+    phase: Phase
+    t_start: float
+    t_end: float
+    compute_s_measured: float | None
+    compute_s_billed: float
+    network_s: float
+    bytes_down: int
+    bytes_up: int
+    byte_basis: str
+    population: int
+    subset: int
+    reused: bool
+    triggered: bool
+
+
+COLUMNS = tuple(field.name for field in fields(LedgerRow))
+
+
+class Ledger:
+    """An append-only list of rows."""
+
+    def __init__(self, rows: Iterable[LedgerRow] = ()) -> None:
+        self._rows = list(rows)
+
+    def add(self, row: LedgerRow) -> None:
+        """Append a row."""
+        self._rows.append(row)
+
+    @property
+    def rows(self) -> tuple[LedgerRow, ...]:
+        """All rows, in the order they were added."""
+        return tuple(self._rows)

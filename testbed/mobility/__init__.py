@@ -1,0 +1,26 @@
+"""Mobility: traffic in, timed membership changes out."""
+
+from testbed.mobility.events import (
+    MobilityEvent,
+    MobilitySource,
+    Provenance,
+    Step,
+    Trace,
+    check_order,
+    participates,
+)
+from testbed.mobility.source import open_source
+from testbed.mobility.trace import read_trace, write_trace
+
+__all__ = [
+    "MobilityEvent",
+    "MobilitySource",
+    "Provenance",
+    "Step",
+    "Trace",
+    "check_order",
+    "open_source",
+    "participates",
+    "read_trace",
+    "write_trace",
+]

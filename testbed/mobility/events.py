@@ -1,0 +1,146 @@
+"""What mobility hands to the rest of the testbed: timed membership changes."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Literal, Protocol, Self
+
+from testbed.errors import TraceError
+from testbed.streams import Streams
+
+Kind = Literal["join", "leave"]
+Provenance = Mapping[str, str | float | int | None]
+
+
+@dataclass(frozen=True, slots=True)
+class MobilityEvent:
+    """One vehicle becomes a member, or ceases to be one.
+
+    Attributes
+    ----------
+    time : float
+        Simulated seconds, SUMO's own depart or arrival stamp.
+    vehicle : str
+        SUMO's vehicle id.
+    kind : {"join", "leave"}
+    """
+
+    time: float
+    vehicle: str
+    kind: Kind
+
+
+@dataclass(frozen=True)
+class Trace:
+    """The membership events of one mobility run, in order of time.
+
+    Attributes
+    ----------
+    events : tuple of MobilityEvent
+        Non-decreasing in time; every leave follows a join of the same vehicle.
+    end : float
+        Simulated seconds covered; nothing happened between the last event and `end`.
+    """
+
+    events: tuple[MobilityEvent, ...]
+    end: float
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What happened at one moment of simulated time.
+
+    Attributes
+    ----------
+    time : float
+        Simulated seconds.
+    events : tuple of MobilityEvent
+        Leaves before joins, each sorted by vehicle id; all at `time`.
+    """
+
+    time: float
+    events: tuple[MobilityEvent, ...]
+
+
+class MobilitySource(Protocol):
+    """Where membership events come from: live traffic, or a recorded trace.
+
+    A source is a context manager; it holds what it opened until it is closed.
+    """
+
+    @property
+    def warmup(self) -> float:
+        """Simulated second, on the clock of the steps, at which clients are counted."""
+
+    @property
+    def end(self) -> float:
+        """Simulated second before which the steps stop; infinite when none is known."""
+
+    @property
+    def provenance(self) -> Provenance:
+        """Say what the events were made from: enough to make them again."""
+
+    def steps(self) -> Iterator[Step]:
+        """Yield the steps that are still to come, times strictly increasing.
+
+        Live traffic yields one step per SUMO step, a trace one per distinct event time.
+        """
+
+    def counts(self) -> Mapping[str, int]:
+        """Return how many vehicles or events there were so far."""
+
+    def close(self) -> None:
+        """Release what the source holds; closing twice does no harm."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None: ...
+
+
+def participates(streams: Streams, vehicle: str, rate: float) -> bool:
+    """Whether `vehicle` is one of the share `rate` that takes part in learning.
+
+    A pure function of the seed and the vehicle's name, never of the order of arrival.
+    """
+    return streams.uniform("participation", vehicle) < rate
+
+
+def check_order(events: Iterable[MobilityEvent], where: str = "event", first: int = 1) -> None:
+    """Refuse events that are not a possible history.
+
+    Parameters
+    ----------
+    events : iterable of MobilityEvent
+    where : str
+        What to call a position in the message, for example ``"line"``.
+    first : int
+        Number of the first event's position.
+
+    Raises
+    ------
+    TraceError
+        If time runs backwards, a vehicle joins twice, or leaves before it joined.
+    """
+    members: set[str] = set()
+    latest = float("-inf")
+    for number, event in enumerate(events, start=first):
+        if not event.time >= latest:
+            raise TraceError(
+                f"{where} {number}: time {event.time:g} comes after {latest:g}; "
+                "sort the events by time"
+            )
+        latest = event.time
+        present = event.vehicle in members
+        if event.kind == "join":
+            if present:
+                raise TraceError(f"{where} {number}: {event.vehicle!r} joins but is a member")
+            members.add(event.vehicle)
+        else:
+            if not present:
+                raise TraceError(f"{where} {number}: {event.vehicle!r} leaves but never joined")
+            members.discard(event.vehicle)

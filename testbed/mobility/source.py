@@ -1,0 +1,32 @@
+"""Opening the source of membership events that a configuration asks for."""
+
+from testbed.config.schema import MobilityConfig
+from testbed.mobility.events import MobilitySource
+
+
+def open_source(config: MobilityConfig, seed: int) -> MobilitySource:
+    """Open live traffic or a recorded trace.
+
+    Parameters
+    ----------
+    config : MobilityConfig
+    seed : int
+        SUMO's seed; a trace needs none.
+
+    Returns
+    -------
+    MobilitySource
+        To be used as a context manager.
+
+    Raises
+    ------
+    ConfigError, ScenarioError, TraceError
+        If what the configuration names is missing, broken, or does not fit it.
+    """
+    if config.source == "trace":
+        from testbed.mobility.replay import TraceSource
+
+        return TraceSource(config)
+    from testbed.mobility.live import SumoSource
+
+    return SumoSource(config, seed)

@@ -1,0 +1,124 @@
+"""The runs below a folder, checked to be one experiment and grouped by method."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+import numpy.typing as npt
+
+from testbed.config.spec import differences
+from testbed.errors import ResultsError
+from testbed.experiments.rundir import Run, find_runs
+from testbed.ledger import RequestCost, per_request
+from testbed.reporting.names import order
+
+Series = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One method's values after requests 0, 1, ..., n, over its seeds.
+
+    Attributes
+    ----------
+    mean, low, high : array of shape (n + 1,)
+        Mean, least and largest over the seeds, up to the shortest run.
+    """
+
+    mean: Series
+    low: Series
+    high: Series
+
+
+def load(folder: Path) -> tuple[Run, ...]:
+    """Read the runs below `folder` and check that they can be compared.
+
+    Raises
+    ------
+    ResultsError
+        If there are none, one is damaged, or they belong to different experiments.
+    """
+    runs = find_runs(folder)
+    seen: dict[tuple[str, int], Path] = {}
+    for run in runs:
+        other = seen.setdefault((run.method, run.seed), run.folder)
+        unlike = differences(_setting(runs[0]), _setting(run))
+        if other != run.folder:
+            _refuse(
+                folder, f"{run.method} with seed {run.seed} twice, in {other} and {run.folder}"
+            )
+        if unlike:
+            _refuse(folder, f"runs of different experiments ({unlike[0]}, in {run.folder})")
+    return runs
+
+
+def _refuse(folder: Path, content: str) -> NoReturn:
+    raise ResultsError(f"{folder}: holds {content}; name the folder of one experiment")
+
+
+def _setting(run: Run) -> dict[str, Any]:
+    """Return the part of the configuration that runs of one comparison share."""
+    config = manifest_value(run, "config")
+    shared = {key: config[key] for key in config if key not in ("name", "seeds", "execution")}
+    editing = dict(manifest_value(run, "config", "editing"))
+    editing.pop("methods", None)
+    return {**shared, "editing": editing}
+
+
+def by_method(runs: Iterable[Run]) -> Mapping[str, tuple[Run, ...]]:
+    """Group runs by method, in display order."""
+    runs = tuple(runs)
+    methods = order(run.method for run in runs)
+    return {method: tuple(run for run in runs if run.method == method) for method in methods}
+
+
+def requests(run: Run) -> int:
+    """Return how many requests were made."""
+    return int(run.metrics["request"].max())
+
+
+def column(run: Run, name: str) -> Series:
+    """Return a column of the metrics, in order of request, the initial training first."""
+    ordered = run.metrics.sort_values("request")[name]
+    return np.asarray(ordered, dtype=np.float64)
+
+
+def cumulative(run: Run, value: Callable[[RequestCost], float]) -> Series:
+    """Add up `value` over requests 0, 1, ..., n; the initial training counts as 0.
+
+    A batch is billed on its last request, so the sum stands still at the others.
+    """
+    steps = np.zeros(requests(run) + 1)
+    for cost in per_request(run.ledger):
+        if cost.request > 0:
+            steps[cost.request] = value(cost)
+    return np.cumsum(steps)
+
+
+def curve(series: Iterable[Series]) -> Curve:
+    """Summarise the series of several seeds."""
+    series = tuple(series)
+    shortest = min(len(values) for values in series)
+    stacked = np.stack([values[:shortest] for values in series])
+    return Curve(mean=stacked.mean(axis=0), low=stacked.min(axis=0), high=stacked.max(axis=0))
+
+
+def manifest_value(run: Run, *keys: str) -> Any:
+    """Return an entry of the manifest.
+
+    Raises
+    ------
+    ResultsError
+        If it is not there.
+    """
+    value: Any = run.manifest
+    for key in keys:
+        if not isinstance(value, Mapping) or key not in value:
+            raise ResultsError(
+                f"{run.folder}: its manifest has no {'.'.join(keys)}; "
+                "run the experiment again with --force"
+            )
+        value = value[key]
+    return value

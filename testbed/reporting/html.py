@@ -1,0 +1,142 @@
+"""One self-contained HTML page per comparison: table, figures, warnings, provenance."""
+
+from base64 import b64encode
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from testbed.experiments.rundir import Run
+from testbed.files import write_text
+from testbed.reporting.comparison import load, manifest_value
+from testbed.reporting.figures import FIGURES
+from testbed.reporting.names import label
+from testbed.reporting.style import render
+from testbed.reporting.table import HEADER, cells, note, summarise
+
+_TEMPLATE = "report.html.j2"
+_CAPTIONS = {
+    "accuracy": (
+        "Accuracy on the test set of the model released after each request. Request 0 is the "
+        "initial training."
+    ),
+    "time": (
+        "Simulated time spent on requests so far. Steps of different vehicles overlap, so a "
+        "request counts from the start of its handling to the end of its last step."
+    ),
+    "bytes": (
+        "Serialised bytes moved for requests so far. The three panels price the same ledger rows "
+        "by the three tariffs explained below."
+    ),
+    "population": (
+        "Clients in the federation, and when vehicles joined, left, and the model was edited. "
+        "The distance between a join or leave and its edit is the time to include or to forget."
+    ),
+}
+_BAND = " Lines are means over the seeds, bands reach from the least to the largest."
+TARIFF_NOTES = {
+    "incremental": (
+        "What the algorithm needs: newly sampled clients download the initial model and upload "
+        "their weights and Fisher information; the new model is sent to every active client "
+        "when it changed."
+    ),
+    "broadcast": "The same, and every request sends the model to every active client.",
+    "paper": (
+        "Every request sends the model to every active client, and a request that changed the "
+        "model is charged the uploads of the whole subset, as a recomputation would be. "
+        "Downloads of the initial model are not charged. This is the accounting that fits the "
+        "published savings."
+    ),
+}
+
+
+def write_report(folder: Path) -> Path:
+    """Write ``report.html`` for the runs below `folder` into it and return its path.
+
+    Raises
+    ------
+    ResultsError
+        If there are no comparable runs below it, or it cannot be written.
+    """
+    path = folder / "report.html"
+    write_text(path, to_html(load(folder)))
+    return path
+
+
+def to_html(runs: Sequence[Run]) -> str:
+    """Return the report as one HTML document without external resources."""
+    summaries = summarise(runs)
+    several = any(len(summary.seeds) > 1 for summary in summaries)
+    environment = Environment(
+        loader=PackageLoader("testbed.reporting"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template(_TEMPLATE).render(
+        title=str(manifest_value(runs[0], "config", "name")),
+        setting=setting(runs[0]),
+        header=HEADER,
+        lines=[cells(summary) for summary in summaries],
+        note=note(summaries),
+        figures=[
+            (
+                name,
+                b64encode(render(draw(runs), "png")).decode(),
+                _CAPTIONS[name] + (_BAND if several and name != "population" else ""),
+            )
+            for name, draw in FIGURES.items()
+        ],
+        tariffs=TARIFF_NOTES,
+        warnings=[
+            f"{label(run.method)}, seed {run.seed}: {sentence}"
+            for run in runs
+            for sentence in manifest_value(run, "warnings")
+        ],
+        provenance=[_provenance(run) for run in runs],
+    )
+
+
+def setting(run: Run) -> str:
+    """Describe the experiment in one sentence, from the configuration in the manifest."""
+
+    def of(*keys: str) -> Any:
+        return manifest_value(run, "config", *keys)
+
+    spread = (
+        "evenly" if of("data", "partition") == "iid" else f"Dirichlet α = {of('data', 'alpha')}"
+    )
+    live = of("mobility", "source") == "sumo"
+    traffic = (
+        f"SUMO scenario {of('mobility', 'scenario')}"
+        if live
+        else f"trace {Path(of('mobility', 'trace')).name}"
+    )
+    handled = "one by one" if of("editing", "handling") == "sequential" else "in batches"
+    return (
+        f"{of('data', 'name')} spread over {of('clients', 'pool')} partitions ({spread}); "
+        f"M0 = {manifest_value(run, 'population_initial')} clients at the start, "
+        f"ρ = {of('editing', 'rho')}; up to {of('editing', 'requests')} requests "
+        f"from the {traffic}, handled {handled}; {of('learning', 'epochs')} local epochs, "
+        f"{of('fisher', 'kind')} Fisher, {of('time', 'mode')} time."
+    )
+
+
+def _provenance(run: Run) -> Mapping[str, str]:
+    """Return what is needed to repeat one run, as label and value."""
+    versions = manifest_value(run, "versions")
+    mobility = manifest_value(run, "mobility")
+    return {
+        "run": f"{label(run.method)}, seed {run.seed}",
+        "configuration": str(manifest_value(run, "hash")),
+        "data": f"{manifest_value(run, 'data', 'name')} "
+        f"{manifest_value(run, 'data', 'fingerprint')}",
+        "traffic": _listed(mobility),
+        "versions": _listed(versions),
+    }
+
+
+def _listed(values: Mapping[str, Any]) -> str:
+    return ", ".join(f"{key} {value}" for key, value in sorted(values.items()))

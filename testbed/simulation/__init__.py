@@ -1,0 +1,1 @@
+"""The simulated world: traffic, vehicles, link and coordinator as SimPy processes."""

@@ -1,0 +1,260 @@
+"""The coordinator as a SimPy process: a queue of edit requests, handled in order."""
+
+import time
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import simpy
+
+from testbed.editing.clients import Change, Client
+from testbed.editing.fsosa import Diagnostics, Parameters
+from testbed.editing.methods import EditState, Method
+from testbed.editing.orders import Fuse, Order, Train, Tune, Work
+from testbed.execution import Executor
+from testbed.fusion.fsosa import Projection, fuse
+from testbed.learning.blocks import blocks
+from testbed.learning.client import Task, score
+from testbed.learning.evaluation import Score
+from testbed.ledger import COORDINATOR, EVERYONE, Ledger, LedgerRow
+from testbed.ledger.rows import Phase, RequestKind
+from testbed.simulation.billing import Account, Step
+from testbed.simulation.clock import seconds
+from testbed.simulation.costs import Costs
+from testbed.simulation.fleet import EditRequest
+from testbed.simulation.metric import Metric
+from testbed.simulation.vehicle import compute, serve, transfer
+
+Steps = list[Step]
+Events = Generator[simpy.Event, Any, Any]
+
+
+@dataclass
+class Coordinator:
+    """Drives one editing method through the requests of one run.
+
+    Attributes
+    ----------
+    env : Environment
+    task : Task
+    executor : Executor
+    costs : Costs
+    account : Account
+    method : Method
+    projection : Projection
+    handling : {"sequential", "batch"}
+        Whether requests that wait together are handled one by one or as one change.
+    ledger : Ledger
+        Filled as the run goes.
+    metrics : list of Metric
+        One per handled request, the initial training first.
+    state : EditState or None
+        The method's state; None until the initial training is over.
+    watch : callable
+        Called with the ledger rows of each handled change.
+    """
+
+    env: simpy.Environment
+    task: Task
+    executor: Executor
+    costs: Costs
+    account: Account
+    method: Method
+    projection: Projection
+    handling: Literal["sequential", "batch"]
+    ledger: Ledger = field(default_factory=Ledger)
+    metrics: list[Metric] = field(default_factory=list)
+    state: EditState | None = None
+    watch: Callable[[Sequence[LedgerRow]], None] = lambda rows: None
+    _made: set[int] = field(default_factory=set)
+    _score: Score = Score(accuracy=0.0, loss=0.0)
+
+    def __post_init__(self) -> None:
+        self._queue: simpy.Store = simpy.Store(self.env)
+
+    def ask(self, request: EditRequest | None) -> None:
+        """Put a request into the queue; None says that no more will come."""
+        self._queue.put(request)
+
+    def run(self, population: Sequence[Client], parameters: Parameters) -> Events:
+        """Train the initial model, then answer requests until there are no more."""
+        streams = self.task.streams
+        work = self.method.init(population, parameters, streams.rng("coordinator", 0))
+        yield from self._answer((), work)
+        while (requests := (yield from self._next())) is not None:
+            change = Change.of(
+                [r.client for r in requests if r.kind == "leave"],
+                [r.client for r in requests if r.kind == "join"],
+            )
+            rng = streams.rng("coordinator", requests[-1].number)
+            yield from self._answer(
+                requests, self.method.apply(self.state, change, parameters, rng)
+            )
+
+    def _next(self) -> Events:
+        """Wait for a request; in batch handling take all that wait."""
+        first = yield self._queue.get()
+        if first is None:
+            return None
+        requests = [first]
+        waiting = self._queue.items
+        while self.handling == "batch" and waiting and waiting[0] is not None:
+            requests.append(waiting.pop(0))
+        return requests
+
+    def _answer(self, requests: Sequence[EditRequest], work: Work[Any]) -> Events:
+        """Carry out one change, release the model, and write it down."""
+        start = int(self.env.now)
+        steps: Steps = []
+        result = yield from self._drive(work, steps)
+        state, diagnostics = result if requests else (result, None)
+        triggered = bool(steps)
+        self.state = state
+        yield from self._release(steps, len(state.population), triggered)
+        if triggered:
+            self._score = self._evaluate(steps)
+        number = requests[-1].number if requests else 0
+        rows = self.account.rows(
+            steps,
+            number,
+            _kind(requests),
+            population=len(state.population),
+            subset=len(state.subset),
+            triggered=triggered,
+        )
+        for row in rows:
+            self.ledger.add(row)
+        self._note(requests, diagnostics, start, triggered)
+        self.watch(rows)
+
+    def _drive(self, work: Work[Any], steps: Steps) -> Events:
+        """Feed a method's orders until it returns."""
+        try:
+            order = next(work)
+            while True:
+                answer = yield from self._execute(order, steps)
+                order = work.send(answer)
+        except StopIteration as finished:
+            return finished.value
+
+    def _execute(self, order: Order, steps: Steps) -> Events:
+        match order:
+            case Train(clients):
+                trained = self.executor.train([client.partition for client in clients])
+                jobs = [
+                    self._train_job(client, one.train_s, one.fisher_s, steps)
+                    for client, one in zip(clients, trained, strict=True)
+                ]
+                yield self.env.all_of(jobs)
+                return {c: one.contribution for c, one in zip(clients, trained, strict=True)}
+            case Tune(clients, model):
+                tuned = self.executor.tune([client.partition for client in clients], model)
+                yield self.env.all_of(
+                    [
+                        self._tune_job(client, one.train_s, steps)
+                        for client, one in zip(clients, tuned, strict=True)
+                    ]
+                )
+                return {c: one.model for c, one in zip(clients, tuned, strict=True)}
+            case Fuse(contributions):
+                begin = time.perf_counter()
+                fused = fuse(contributions, blocks(self.task.model), self.projection)
+                took = time.perf_counter() - begin
+                micros = self.costs.solve(len(contributions), took)
+                yield from compute(self.env, COORDINATOR, "solve", steps, micros, took)
+                return fused
+
+    def _train_job(
+        self, client: Client, train_s: float, fisher_s: float, steps: Steps
+    ) -> simpy.Process:
+        part = client.partition
+        work: list[tuple[Phase, int, float]] = [
+            ("train", self.costs.train(part, train_s), train_s),
+            ("fisher", self.costs.inform(part, fisher_s), fisher_s),
+        ]
+        reused = part in self._made
+        self._made.add(part)
+        upload = self.costs.contribution_bytes
+        return self.env.process(
+            serve(self.env, self.costs, client.vehicle, work, upload, steps, reused)
+        )
+
+    def _tune_job(self, client: Client, train_s: float, steps: Steps) -> simpy.Process:
+        work: list[tuple[Phase, int, float]] = [
+            ("train", self.costs.train(client.partition, train_s), train_s)
+        ]
+        upload = self.costs.model_bytes
+        return self.env.process(
+            serve(self.env, self.costs, client.vehicle, work, upload, steps, reused=False)
+        )
+
+    def _release(self, steps: Steps, population: int, triggered: bool) -> Events:
+        """Send the model to every active client, at once and each over its own link.
+
+        An unchanged model need not be sent; its row takes no time and lets tariffs that
+        broadcast at every request charge its bytes.
+        """
+        size = self.costs.model_bytes
+        if triggered:
+            sent: Steps = []
+            yield from transfer(self.env, self.costs, EVERYONE, "broadcast", sent, down=size)
+            start, end = sent[0].start, sent[0].end
+        else:
+            start = end = int(self.env.now)
+        steps.append(
+            Step(EVERYONE, "broadcast", start, end, network=True, down=size * population)
+        )
+
+    def _evaluate(self, steps: Steps) -> Score:
+        """Score the released model; the experimenter's work, billed with no time."""
+        if self.state is None:
+            raise RuntimeError("there is no model to evaluate yet")
+        begin = time.perf_counter()
+        result = score(self.task, self.state.fused.model)
+        now = int(self.env.now)
+        took = time.perf_counter() - begin
+        steps.append(Step(COORDINATOR, "evaluate", now, now, measured=took))
+        return result
+
+    def _note(
+        self,
+        requests: Sequence[EditRequest],
+        diagnostics: Diagnostics | None,
+        start: int,
+        triggered: bool,
+    ) -> None:
+        """Write the metrics of the requests that were just handled."""
+        if self.state is None:
+            raise RuntimeError("nothing has been handled yet")
+        solves = list(self.state.fused.solves.values()) if triggered else []
+        replaced = len(diagnostics.admitted) if diagnostics else 0
+        for request in requests or (None,):
+            self.metrics.append(
+                Metric(
+                    request=request.number if request else 0,
+                    t=request.time if request else seconds(start),
+                    kind=request.kind if request else "init",
+                    vehicle=request.client.vehicle if request else "",
+                    partition=request.client.partition if request else -1,
+                    t_start=seconds(start),
+                    t_end=seconds(int(self.env.now)),
+                    batch=max(1, len(requests)),
+                    population=len(self.state.population),
+                    subset=len(self.state.subset),
+                    subset_changed=bool(diagnostics and (diagnostics.evicted or replaced)),
+                    replaced=replaced,
+                    triggered=triggered,
+                    accuracy=self._score.accuracy,
+                    loss=self._score.loss,
+                    iterations=max((solve.iterations for solve in solves), default=0),
+                    residual=max((solve.residual for solve in solves), default=0.0),
+                    converged=all(solve.converged for solve in solves),
+                )
+            )
+
+
+def _kind(requests: Sequence[EditRequest]) -> RequestKind:
+    if not requests:
+        return "init"
+    return requests[0].kind if len(requests) == 1 else "batch"
+

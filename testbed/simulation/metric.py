@@ -1,0 +1,59 @@
+"""One row of ``metrics.csv``."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One row of ``metrics.csv``: a request and the model released after it.
+
+    Attributes
+    ----------
+    request : int
+        0 for the initial training, then 1, 2, ... in order of arrival.
+    t : float
+        Simulated second at which the request was made.
+    kind : {"init", "join", "leave"}
+    vehicle : str
+        Empty for the initial training.
+    partition : int
+        The data partition the vehicle holds or held; -1 for the initial training.
+    t_start, t_end : float
+        When its handling began, and when the resulting model was released.
+    batch : int
+        Requests handled together with this one, itself included.
+    population, subset : int
+        M and P after the request (for a batch: after the batch).
+    subset_changed : bool
+    replaced : int
+        Members of the subset that were replaced.
+    triggered : bool
+        The released model changed.
+    accuracy, loss : float
+        Of the released model on the test set: share of correct labels, mean cross-entropy.
+    iterations : int
+        CG steps of the projection, the most over the layers; 0 without a projection.
+    residual : float
+        True relative residual of the projection, the largest over the layers.
+    converged : bool
+        Every layer reached its tolerance.
+    """
+
+    request: int
+    t: float
+    kind: str
+    vehicle: str
+    partition: int
+    t_start: float
+    t_end: float
+    batch: int
+    population: int
+    subset: int
+    subset_changed: bool
+    replaced: int
+    triggered: bool
+    accuracy: float
+    loss: float
+    iterations: int
+    residual: float
+    converged: bool

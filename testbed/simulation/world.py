@@ -1,0 +1,250 @@
+"""One run: traffic, vehicles, link and coordinator in one SimPy environment."""
+
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import simpy
+
+from testbed.config import Experiment, spec_hash, subset_size
+from testbed.editing.fsosa import Parameters
+from testbed.editing.methods import METHODS
+from testbed.errors import ConfigError, ScenarioError
+from testbed.execution import Executor
+from testbed.fusion.fsosa import Projection
+from testbed.learning.blocks import State
+from testbed.learning.client import Task
+from testbed.ledger import TARIFFS, LedgerRow
+from testbed.mobility import MobilityEvent, MobilitySource, Trace
+from testbed.simulation.billing import Account
+from testbed.simulation.clock import Moment, micros, seconds
+from testbed.simulation.coordinator import Coordinator
+from testbed.simulation.costs import costs
+from testbed.simulation.fleet import Fleet
+from testbed.simulation.metric import Metric
+from testbed.simulation.progress import Observer, Progress, ignore
+
+_REPORT_EVERY = 10.0
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a run leaves behind.
+
+    Attributes
+    ----------
+    ledger : tuple of LedgerRow
+    metrics : tuple of Metric
+    model : mapping of str to Tensor
+        The model released last.
+    trace : Trace
+        The membership events that were used, before participation.
+    population_initial, subset_size : int
+        M0 and P.
+    counts : mapping of str to int
+        Of the traffic and of the fleet.
+    warnings : tuple of str
+        Assumptions that did not hold, one sentence each.
+    """
+
+    ledger: tuple[LedgerRow, ...]
+    metrics: tuple[Metric, ...]
+    model: State
+    trace: Trace
+    population_initial: int
+    subset_size: int
+    counts: Mapping[str, int]
+    warnings: tuple[str, ...]
+
+
+@dataclass
+class World:
+    """Brings the processes of one run together."""
+
+    experiment: Experiment
+    method: str
+    task: Task
+    executor: Executor
+    source: MobilitySource
+    observer: Observer = ignore
+    events: list[MobilityEvent] = field(default_factory=list)
+    covered: float = 0.0
+    parameters: Parameters | None = None
+    _reported: float = float("-inf")
+
+    def __post_init__(self) -> None:
+        experiment = self.experiment
+        editing, fusion = experiment.editing, experiment.fusion
+        self.env = simpy.Environment(initial_time=0)
+        self.fleet = Fleet(
+            self.task.streams, experiment.clients.pool, experiment.mobility.participation
+        )
+        density = self.source.provenance.get("density")
+        self.coordinator = Coordinator(
+            env=self.env,
+            task=self.task,
+            executor=self.executor,
+            costs=costs(experiment, self.task),
+            account=Account(
+                run=f"{self.method}-{spec_hash(experiment, self.method)}",
+                seed=self.task.streams.seed,
+                method=self.method,
+                rho=editing.rho,
+                density=float(density) if density is not None else None,
+                measured=experiment.time.mode == "measured",
+            ),
+            method=METHODS[self.method],
+            projection=Projection(
+                fusion.normalise, fusion.damping, fusion.rtol, fusion.max_iterations
+            ),
+            handling=editing.handling,
+            watch=self._count,
+        )
+        self._bytes = dict.fromkeys(TARIFFS, 0)
+        self._triggered = 0
+
+    def run(self) -> Outcome:
+        """Run to the last request, or to the end of the traffic.
+
+        Raises
+        ------
+        ScenarioError
+            If nobody joins, or fewer than the wanted initial clients.
+        ConfigError
+            If rho gives an empty subset of those who are there.
+        """
+        self.env.process(self._traffic())
+        self.env.run()
+        if self.coordinator.state is None or self.parameters is None:
+            raise self._never_started()
+        return Outcome(
+            ledger=self.coordinator.ledger.rows,
+            metrics=tuple(self.coordinator.metrics),
+            model=self.coordinator.state.fused.model,
+            trace=Trace(tuple(self.events), end=self.covered),
+            population_initial=self.coordinator.metrics[0].population,
+            subset_size=self.parameters.size,
+            counts={
+                **self.source.counts(),
+                "requests": self.fleet.requests,
+                "without_partition": self.fleet.without_partition,
+                "not_participating": self.fleet.not_participating,
+            },
+            warnings=tuple(_warnings(self.coordinator.metrics, self.experiment)),
+        )
+
+    def _traffic(self) -> Generator[simpy.Event, Any, None]:
+        """Follow the traffic step by step; the clock advances with it."""
+        start = micros(self.source.warmup)
+        wanted = self.experiment.editing.requests
+        for step in self.source.steps():
+            now = micros(step.time)
+            if self.parameters is None and start <= now and self._ready():
+                # The warm-up ends between two events, at the same time in a live run and
+                # in a replay.
+                yield Moment(self.env, max(start, int(self.env.now)))
+                self._begin()
+            yield Moment(self.env, now)
+            self.events.extend(step.events)
+            self.covered = step.time
+            for request in self.fleet.take(step.events):
+                if request.number <= wanted:
+                    self.coordinator.ask(request)
+            if self.parameters is None and start <= now and self._ready():
+                self._begin()
+            self._report(step.time)
+            if self.fleet.requests >= wanted:
+                break
+        if self.parameters is None and self._ready():
+            self._begin()
+        self.coordinator.ask(None)
+
+    def _ready(self) -> bool:
+        return self.fleet.present >= (self.experiment.clients.initial or 1)
+
+    def _begin(self) -> None:
+        """End the warm-up: fix M0 and P and let the coordinator train."""
+        population = self.fleet.start(self.experiment.clients.initial)
+        rho = self.experiment.editing.rho
+        size = subset_size(rho, len(population))
+        if size < 1:
+            raise ConfigError(
+                f"editing.rho {rho} of {len(population)} initial clients gives an empty subset "
+                "(P = 0); raise editing.rho or let more vehicles take part"
+            )
+        self.parameters = Parameters(size, self.experiment.editing.below_subset)
+        self.env.process(self.coordinator.run(population, self.parameters))
+
+    def _never_started(self) -> ScenarioError:
+        if not self.events:
+            return ScenarioError(
+                f"no vehicle ever joined in {self.covered:g} simulated seconds; "
+                "check the scenario's demand, the RSU position and mobility.membership"
+            )
+        return ScenarioError(
+            f"only {self.fleet.present} vehicles took part when the traffic ended, "
+            f"clients.initial asks for {self.experiment.clients.initial or 1}; lower it, or raise "
+            "mobility.participation or the traffic's density"
+        )
+
+    def _count(self, rows: Sequence[LedgerRow]) -> None:
+        if rows[0].request > 0:
+            for tariff, price in TARIFFS.items():
+                self._bytes[tariff] += price(rows).total
+            self._triggered += rows[0].triggered
+        self._report(seconds(int(self.env.now)), force=True)
+
+    def _report(self, time: float, force: bool = False) -> None:
+        if not force and time < self._reported + _REPORT_EVERY:
+            return
+        self._reported = time
+        metrics, state = self.coordinator.metrics, self.coordinator.state
+        self.observer(
+            Progress(
+                method=self.method,
+                seed=self.task.streams.seed,
+                phase="warm-up" if self.parameters is None
+                else "training" if state is None or not metrics
+                else "editing",
+                time=time,
+                population=len(self.fleet.clients) or self.fleet.present,
+                subset=len(state.subset) if state else 0,
+                done=metrics[-1].request if metrics else 0,
+                wanted=self.experiment.editing.requests,
+                triggered=self._triggered,
+                bytes=dict(self._bytes),
+                accuracy=metrics[-1].accuracy if metrics else None,
+            )
+        )
+
+
+def _warnings(metrics: Sequence[Metric], experiment: Experiment) -> list[str]:
+    """Name the assumptions of the paper that did not hold in this run."""
+    found = []
+    initial = metrics[0].population
+    outside = [m for m in metrics if not initial / 2 <= m.population <= 2 * initial]
+    if outside:
+        found.append(
+            f"The population left [M0/2, 2 M0] = [{initial / 2:g}, {2 * initial}] at "
+            f"{len(outside)} of {len(metrics) - 1} requests, first at request "
+            f"{outside[0].request} with M = {outside[0].population}."
+        )
+    shrunk = [m for m in metrics if 0 < m.subset < metrics[0].subset]
+    if shrunk:
+        found.append(
+            f"The population fell below P = {metrics[0].subset} at {len(shrunk)} requests; "
+            "the subset shrank with it."
+        )
+    loose = [m for m in metrics if not m.converged]
+    if loose:
+        worst = max(m.residual for m in loose)
+        found.append(
+            f"{len(loose)} projections stopped above fusion.rtol = {experiment.fusion.rtol:g}; "
+            f"the largest relative residual was {worst:.1e}."
+        )
+    handled = len(metrics) - 1
+    if handled < experiment.editing.requests:
+        found.append(
+            f"The traffic ended after {handled} of {experiment.editing.requests} requests."
+        )
+    return found
