@@ -12,7 +12,10 @@ from testbed import __version__
 from testbed.cli import data, scenario
 from testbed.errors import TestbedError
 
-_USER_ERROR, _INTERRUPTED, _TERMINATED = 2, 130, 143
+_USER_ERROR = 2
+# A shell reports a program that a signal ended as this plus the signal's number.
+_SIGNALLED = 128
+_STOPS = (signal.SIGINT, signal.SIGTERM)
 
 app = typer.Typer(
     name="testbed",
@@ -85,17 +88,21 @@ def doctor(
 
 def main() -> None:
     """Run the command line; a user's mistake is one line and exit code 2."""
-    signal.signal(signal.SIGTERM, _terminate)
+    for number in _STOPS:
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, _stop)
     try:
         app()
     except TestbedError as error:
-        print(f"error: {error}", file=sys.stderr)
+        # Some libraries' messages, which end some of ours, have several lines.
+        print("error:", " ".join(str(error).split()), file=sys.stderr)
         sys.exit(_USER_ERROR)
-    except KeyboardInterrupt:
-        print("interrupted; the same command goes on where it stopped", file=sys.stderr)
-        sys.exit(_INTERRUPTED)
+    except SystemExit as ending:
+        if ending.code in [_SIGNALLED + number for number in _STOPS]:
+            print("stopped; finished runs are kept, the same command goes on", file=sys.stderr)
+        raise
 
 
-def _terminate(number: int, frame: FrameType | None) -> None:
-    """Leave through the clean-up code on SIGTERM too."""
-    sys.exit(_TERMINATED)
+def _stop(number: int, frame: FrameType | None) -> None:
+    """Leave through the clean-up code."""
+    sys.exit(_SIGNALLED + number)

@@ -7,8 +7,8 @@ from rich.console import Console
 from testbed.cli.panel import Watcher, show_summary
 from testbed.config import Experiment
 from testbed.experiments.run import run
-from testbed.experiments.rundir import find_runs
 from testbed.files import write_text
+from testbed.reporting.comparison import load as load_runs
 from testbed.reporting.figures import draw
 from testbed.reporting.html import write_report
 from testbed.reporting.table import summarise, to_csv, to_markdown
@@ -20,21 +20,21 @@ def run_experiment(experiment: Experiment, out: Path, force: bool) -> None:
     fresh = False
     with Watcher(console) as watcher:
         for done in run(experiment, out, force, watcher):
+            folder = done.cell.folder
             if done.skipped:
-                console.print(
-                    f"{done.cell.folder}: already finished; --force runs it again", soft_wrap=True
-                )
-            else:
+                console.print(f"{folder}: already finished; --force runs it again", soft_wrap=True)
+            # A run may have been finished by a command that was stopped before it drew.
+            if not done.skipped or not (folder / "report.html").is_file():
                 fresh = True
-                draw(done.cell.folder)
-                write_report(done.cell.folder)
+                draw(folder)
+                write_report(folder)
     publish(out, redraw=fresh)
 
 
 def publish(folder: Path, redraw: bool = True) -> None:
     """Draw figures, tables and report of a results folder; print the table."""
     console = Console()
-    runs = find_runs(folder)
+    runs = load_runs(folder)
     if redraw or not (folder / "report.html").is_file():
         draw(folder)
         summaries = summarise(runs)

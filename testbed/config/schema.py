@@ -195,9 +195,10 @@ class Experiment(_Section):
     def _consistent(self) -> Self:
         if not self.seeds or len(set(self.seeds)) != len(self.seeds):
             raise ValueError("seeds must name at least one seed, each once")
-        if self.clients.initial is not None and subset_size(
-            self.editing.rho, self.clients.initial
-        ) < 1:
+        if (
+            self.clients.initial is not None
+            and subset_size(self.editing.rho, self.clients.initial) < 1
+        ):
             raise ValueError(
                 f"editing.rho {self.editing.rho} of clients.initial {self.clients.initial} "
                 "gives an empty subset (P = 0); raise one of them"

@@ -31,9 +31,7 @@ from testbed.errors import EditError
 BelowSubset = Literal["strict", "shrink"]
 
 
-def draw(
-    population: Sequence[Client], size: int, rng: np.random.Generator
-) -> tuple[Client, ...]:
+def draw(population: Sequence[Client], size: int, rng: np.random.Generator) -> tuple[Client, ...]:
     """Draw a uniform subset of `size` clients, sorted.
 
     A population smaller than `size` is drawn whole.

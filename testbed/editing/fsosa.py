@@ -92,9 +92,7 @@ def apply(
 ) -> Work[tuple[State, Diagnostics]]:
     """Edit the state; an untouched subset costs nothing and keeps the model."""
     population = change.applied(state.population)
-    subset = couple(
-        state.population, state.subset, change, parameters.size, rng, parameters.below
-    )
+    subset = couple(state.population, state.subset, change, parameters.size, rng, parameters.below)
     diagnostics = Diagnostics(
         evicted=tuple(client for client in state.subset if client not in subset),
         admitted=tuple(client for client in subset if client not in state.subset),

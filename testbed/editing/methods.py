@@ -34,9 +34,7 @@ class Method:
     """An editing method: two generator functions."""
 
     init: Callable[[Sequence[Client], Parameters, np.random.Generator], Work[Any]]
-    apply: Callable[
-        [Any, Change, Parameters, np.random.Generator], Work[tuple[Any, Diagnostics]]
-    ]
+    apply: Callable[[Any, Change, Parameters, np.random.Generator], Work[tuple[Any, Diagnostics]]]
 
 
 METHODS: Mapping[str, Method] = {

@@ -3,7 +3,7 @@
 import json
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -86,11 +86,10 @@ def run(
     TestbedError
         If the folder belongs to another experiment or cannot be written, or a run fails.
     """
-    claim(experiment, out)
     # Results must not depend on how many cores the machine has.
     torch.set_num_threads(1)
     for seed in experiment.seeds:
-        with ExitStack() as stack:
+        with claimed(experiment, out), ExitStack() as stack:
             prepared: tuple[Task, Executor] | None = None
             for cell in cells(experiment, out):
                 if cell.seed != seed:
@@ -106,47 +105,68 @@ def run(
                 yield Done(cell, skipped=False)
 
 
-def claim(experiment: Experiment, out: Path) -> None:
+@contextmanager
+def claimed(experiment: Experiment, out: Path) -> Iterator[None]:
     """Mark `out` as this experiment's results folder, or check that it is.
 
     Methods and seeds may differ from call to call; everything else must be the same, since
-    the figures compare all runs of the folder.
+    the figures compare all runs of the folder.  The mark goes again when the block leaves
+    no run behind, so that a mistake in a configuration can be corrected and run again.
 
     Raises
     ------
     ResultsError
         If the folder belongs to another experiment, to something else, or is not writable.
     """
-    spec = experiment.model_dump(mode="json")
-    spec["editing"].pop("methods")
-    for key in ("seeds", "execution", "name"):
-        spec.pop(key)
-    path = out / SPEC
-    if out.exists() and not out.is_dir():
-        raise ResultsError(f"{out}: is a file; name a folder with --out")
-    if path.is_file():
-        _same(path, spec, out)
-        return
-    if out.is_dir() and any(entry for entry in out.iterdir() if not entry.name.startswith(".")):
+    spec = _shared(experiment)
+    try:
+        new = not out.exists()
+        entries = [] if new else [entry.name for entry in out.iterdir()]
+    except OSError as error:
+        raise ResultsError(
+            f"cannot use {out}: {error.strerror}; choose a writable folder with --out"
+        ) from error
+    if SPEC not in entries and any(not name.startswith(".") for name in entries):
         raise ResultsError(
             f"{out}: not empty and not a results folder of this testbed; name another with --out"
         )
-    write_text(path, to_json(spec))
+    if SPEC not in entries or _differs(out, spec):
+        write_text(out / SPEC, to_json(spec))
+    try:
+        yield
+    finally:
+        for method in {cell.folder.parent for cell in cells(experiment, out)}:
+            with suppress(OSError):  # absent, or not empty
+                method.rmdir()
+        if [entry.name for entry in out.iterdir()] == [SPEC]:
+            (out / SPEC).unlink()
+            if new:
+                out.rmdir()
 
 
-def _same(path: Path, spec: dict[str, Any], out: Path) -> None:
+def _shared(experiment: Experiment) -> dict[str, Any]:
+    """Dump what all runs of a results folder have in common."""
+    spec = experiment.model_dump(mode="json", exclude={"seeds", "execution", "name"})
+    spec["editing"].pop("methods")
+    return spec
+
+
+def _differs(out: Path, spec: dict[str, Any]) -> bool:
+    """Whether `out` is marked for another spec; refuses if it holds finished runs of it."""
+    path = out / SPEC
     try:
         before = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+        changed = differences(before, spec)
+    except (OSError, ValueError, AttributeError) as error:
         raise ResultsError(f"{path}: unreadable ({error}); name another folder with --out") from (
             error
         )
-    changed = differences(before, spec)
-    if changed:
+    if changed and any(out.glob(f"*/*/{MANIFEST}")):
         raise ResultsError(
             f"{out} holds results of another spec ({'; '.join(changed)}); "
             "name another folder with --out"
         )
+    return bool(changed)
 
 
 def _finished(cell: Cell) -> bool:

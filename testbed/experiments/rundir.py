@@ -18,7 +18,15 @@ from testbed.files import to_json, write_bytes, write_text
 from testbed.ledger import COLUMNS, LedgerRow
 from testbed.simulation.metric import Metric
 
-__all__ = ["Metric", "Run", "find_runs", "read_manifest", "read_run", "write_manifest", "write_table"]
+__all__ = [
+    "Metric",
+    "Run",
+    "find_runs",
+    "read_manifest",
+    "read_run",
+    "write_manifest",
+    "write_table",
+]
 
 SCHEMA = 1
 MANIFEST = "manifest.json"
@@ -112,7 +120,9 @@ def read_run(folder: Path) -> Run:
 
 
 def _row(record: Mapping[Any, Any]) -> LedgerRow:
-    values = {str(key): None if _missing(value) else value for key, value in record.items()}
+    values: dict[str, Any] = {
+        str(key): None if _missing(value) else value for key, value in record.items()
+    }
     return LedgerRow(**values)
 
 

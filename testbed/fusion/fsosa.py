@@ -28,7 +28,8 @@ import torch
 from torch import Tensor
 
 from testbed.errors import FusionError
-from testbed.fusion.solver import Solve, conjugate_gradients
+from testbed.fusion.kronecker import KroneckerSum
+from testbed.fusion.solver import Solve
 from testbed.learning.blocks import Block, matrix, parameters
 from testbed.learning.contribution import Contribution
 from testbed.learning.fisher import Diagonal, Kronecker
@@ -122,16 +123,7 @@ def _kronecker(
         traces = (traces > 0).double()
     tau = projection.damping * float(traces.sum()) / offsets[0].numel()
     rhs = (g @ offsets @ a).sum(dim=0)
-    # Two large products instead of 2 P small ones: v [A_1 ... A_P], then [G_1 ... G_P] of that.
-    clients, o, i = offsets.shape
-    wide_a = a.permute(1, 0, 2).reshape(i, clients * i)
-    wide_g = g.permute(1, 0, 2).reshape(o, clients * o)
-
-    def operator(v: Tensor) -> Tensor:
-        right = (v @ wide_a).view(o, clients, i).transpose(0, 1).reshape(clients * o, i)
-        return torch.addmm(v, wide_g, right, beta=tau)
-
-    return conjugate_gradients(operator, rhs, projection.rtol, projection.max_iterations)
+    return KroneckerSum(g, a, tau).solve(rhs, projection.rtol, projection.max_iterations)
 
 
 def _diagonal(

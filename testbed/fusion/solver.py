@@ -29,7 +29,11 @@ class Solve:
 
 
 def conjugate_gradients(
-    operator: Operator, rhs: Tensor, rtol: float, max_iterations: int
+    operator: Operator,
+    rhs: Tensor,
+    rtol: float,
+    max_iterations: int,
+    precondition: Operator | None = None,
 ) -> tuple[Tensor, Solve]:
     """Solve F x = r by conjugate gradients from x = 0.
 
@@ -41,10 +45,14 @@ def conjugate_gradients(
     ----------
     operator : callable
         v -> F v for tensors of the shape of `rhs`.
-    rhs : Tensor of float64
+    rhs : Tensor
         r; any shape, inner products run over all entries.
     rtol : float
+        The iterations stop when the residual they carry along falls below this share of r.
     max_iterations : int
+    precondition : callable, optional
+        v -> M^-1 v, symmetric positive definite.  Only for a regular F: on a singular one
+        the limit would be another solution.
 
     Returns
     -------
@@ -56,20 +64,23 @@ def conjugate_gradients(
     norm = float(rhs.norm())
     if norm == 0.0:
         return x, Solve(iterations=0, residual=0.0, converged=True)
-    residual, direction = rhs.clone(), rhs.clone()
-    square = residual.square().sum()
+    residual = rhs.clone()
+    z = precondition(residual) if precondition else residual
+    direction = z.clone()
+    product = (residual * z).sum()
     iterations = 0
-    while iterations < max_iterations and float(square.sqrt()) > rtol * norm:
+    while iterations < max_iterations and float(residual.norm()) > rtol * norm:
         image = operator(direction)
         curvature = (direction * image).sum()
         if float(curvature) <= 0.0:
             break
-        step = square / curvature
+        step = product / curvature
         x += step * direction
         residual -= step * image
-        previous, square = square, residual.square().sum()
-        direction = residual + (square / previous) * direction
+        z = precondition(residual) if precondition else residual
+        previous, product = product, (residual * z).sum()
+        direction = z + (product / previous) * direction
         iterations += 1
-    # The recursive residual drifts from the true one; report what was really reached.
+    # The residual carried along drifts from the true one; report what was really reached.
     reached = float((rhs - operator(x)).norm()) / norm
     return x, Solve(iterations, reached, converged=reached <= 2 * rtol)

@@ -158,8 +158,10 @@ class _KroneckerSums:
         _add(self._g, name, rows.T @ rows / g.shape[1])
 
     def factors(self) -> dict[str, Factor]:
-        return {name: Kronecker(_symmetric(a), _symmetric(self._g[name])) for name, a in
-                self._a.items()}
+        return {
+            name: Kronecker(_symmetric(a), _symmetric(self._g[name]))
+            for name, a in self._a.items()
+        }
 
 
 class _DiagonalSums:

@@ -9,9 +9,9 @@ result is priced by three named conventions, side by side:
 ``broadcast``
     The same, and every request sends the resulting model to every active client.
 ``paper``
-    Every request sends the model to every active client, and a request that changed the
-    model is charged the uploads of the whole subset, as a recomputation would be.  The
-    download of the initial model is not charged.  With P = M/2 and a Fisher as large as
+    Every request sends the model to every active client, and a request in which members of
+    a subset uploaded is charged the uploads of the whole subset, as a recomputation would
+    be.  The download of the initial model is not charged.  With P = M/2 and a Fisher as large as
     the model this gives the published saving of 25 % over retraining.
 """
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import groupby
+from math import fsum
 
 from testbed.ledger.rows import LedgerRow
 from testbed.ledger.tariffs import TARIFFS, Bytes
@@ -72,8 +73,6 @@ def totals(rows: Iterable[LedgerRow]) -> Totals:
     return Totals(
         requests=len(costs),
         triggered=sum(cost.triggered for cost in costs),
-        seconds=sum(cost.seconds for cost in costs),
-        bytes={
-            name: sum((cost.bytes[name] for cost in costs), Bytes()) for name in TARIFFS
-        },
+        seconds=fsum(cost.seconds for cost in costs),
+        bytes={name: sum((cost.bytes[name] for cost in costs), Bytes()) for name in TARIFFS},
     )

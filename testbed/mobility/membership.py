@@ -6,6 +6,7 @@ for every back end and can be tested on invented vehicles.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from math import hypot
 from typing import Protocol
 
 from testbed.mobility.events import MobilityEvent
@@ -70,8 +71,6 @@ class RsuRule:
 
     def __init__(self, circle: Circle) -> None:
         self._circle = circle
-        self._near = circle.radius**2
-        self._far = circle.reach**2
         self._members: set[str] = set()
 
     def update(
@@ -81,13 +80,13 @@ class RsuRule:
 
         Such a vehicle arrived, is out of reach, or is being teleported by SUMO.
         """
-        members = self._members
-        centre_x, centre_y = self._circle.x, self._circle.y
-        inside: set[str] = set()
-        for vehicle, (x, y) in positions.items():
-            distance = (x - centre_x) ** 2 + (y - centre_y) ** 2
-            if distance <= (self._far if vehicle in members else self._near):
-                inside.add(vehicle)
+        members, circle = self._members, self._circle
+        centre_x, centre_y, near, far = circle.x, circle.y, circle.radius, circle.reach
+        inside = {
+            vehicle
+            for vehicle, (x, y) in positions.items()
+            if hypot(x - centre_x, y - centre_y) <= (far if vehicle in members else near)
+        }
         self._members = inside
         return members - inside, inside - members
 

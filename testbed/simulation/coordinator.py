@@ -1,6 +1,7 @@
 """The coordinator as a SimPy process: a queue of edit requests, handled in order."""
 
 import time
+from collections import Counter
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -11,8 +12,10 @@ from testbed.editing.clients import Change, Client
 from testbed.editing.fsosa import Diagnostics, Parameters
 from testbed.editing.methods import EditState, Method
 from testbed.editing.orders import Fuse, Order, Train, Tune, Work
+from testbed.errors import ScenarioError
 from testbed.execution import Executor
 from testbed.fusion.fsosa import Projection, fuse
+from testbed.learning.blocks import State as Model
 from testbed.learning.blocks import blocks
 from testbed.learning.client import Task, score
 from testbed.learning.evaluation import Score
@@ -67,7 +70,7 @@ class Coordinator:
     state: EditState | None = None
     watch: Callable[[Sequence[LedgerRow]], None] = lambda rows: None
     _made: set[int] = field(default_factory=set)
-    _score: Score = Score(accuracy=0.0, loss=0.0)
+    _score: Score = field(init=False)
 
     def __post_init__(self) -> None:
         self._queue: simpy.Store = simpy.Store(self.env)
@@ -77,19 +80,27 @@ class Coordinator:
         self._queue.put(request)
 
     def run(self, population: Sequence[Client], parameters: Parameters) -> Events:
-        """Train the initial model, then answer requests until there are no more."""
+        """Train the initial model, then answer requests until there are no more.
+
+        Raises
+        ------
+        ScenarioError
+            If the last client leaves: then there is nobody to make a model of.
+        """
         streams = self.task.streams
         work = self.method.init(population, parameters, streams.rng("coordinator", 0))
-        yield from self._answer((), work)
+        state = yield from self._answer((), work)
         while (requests := (yield from self._next())) is not None:
-            change = Change.of(
-                [r.client for r in requests if r.kind == "leave"],
-                [r.client for r in requests if r.kind == "join"],
-            )
+            change = _net(requests)
+            if not change.applied(state.population):
+                raise ScenarioError(
+                    f"no client is left after request {requests[-1].number}, at "
+                    f"{requests[-1].time:g} s, so there is no model to release; raise "
+                    "clients.initial, mobility.participation or the traffic's density"
+                )
             rng = streams.rng("coordinator", requests[-1].number)
-            yield from self._answer(
-                requests, self.method.apply(self.state, change, parameters, rng)
-            )
+            work = self.method.apply(state, change, parameters, rng)
+            state = yield from self._answer(requests, work)
 
     def _next(self) -> Events:
         """Wait for a request; in batch handling take all that wait."""
@@ -103,7 +114,7 @@ class Coordinator:
         return requests
 
     def _answer(self, requests: Sequence[EditRequest], work: Work[Any]) -> Events:
-        """Carry out one change, release the model, and write it down."""
+        """Carry out one change, release the model, write it down; return the new state."""
         start = int(self.env.now)
         steps: Steps = []
         result = yield from self._drive(work, steps)
@@ -112,7 +123,7 @@ class Coordinator:
         self.state = state
         yield from self._release(steps, len(state.population), triggered)
         if triggered:
-            self._score = self._evaluate(steps)
+            self._score = self._evaluate(state.fused.model, steps)
         number = requests[-1].number if requests else 0
         rows = self.account.rows(
             steps,
@@ -124,8 +135,9 @@ class Coordinator:
         )
         for row in rows:
             self.ledger.add(row)
-        self._note(requests, diagnostics, start, triggered)
+        self._note(requests, state, diagnostics, start, triggered)
         self.watch(rows)
+        return state
 
     def _drive(self, work: Work[Any], steps: Steps) -> Events:
         """Feed a method's orders until it returns."""
@@ -201,16 +213,12 @@ class Coordinator:
             start, end = sent[0].start, sent[0].end
         else:
             start = end = int(self.env.now)
-        steps.append(
-            Step(EVERYONE, "broadcast", start, end, network=True, down=size * population)
-        )
+        steps.append(Step(EVERYONE, "broadcast", start, end, network=True, down=size * population))
 
-    def _evaluate(self, steps: Steps) -> Score:
+    def _evaluate(self, model: Model, steps: Steps) -> Score:
         """Score the released model; the experimenter's work, billed with no time."""
-        if self.state is None:
-            raise RuntimeError("there is no model to evaluate yet")
         begin = time.perf_counter()
-        result = score(self.task, self.state.fused.model)
+        result = score(self.task, model)
         now = int(self.env.now)
         took = time.perf_counter() - begin
         steps.append(Step(COORDINATOR, "evaluate", now, now, measured=took))
@@ -219,14 +227,13 @@ class Coordinator:
     def _note(
         self,
         requests: Sequence[EditRequest],
+        state: EditState,
         diagnostics: Diagnostics | None,
         start: int,
         triggered: bool,
     ) -> None:
         """Write the metrics of the requests that were just handled."""
-        if self.state is None:
-            raise RuntimeError("nothing has been handled yet")
-        solves = list(self.state.fused.solves.values()) if triggered else []
+        solves = list(state.fused.solves.values()) if triggered else []
         replaced = len(diagnostics.admitted) if diagnostics else 0
         for request in requests or (None,):
             self.metrics.append(
@@ -239,8 +246,8 @@ class Coordinator:
                     t_start=seconds(start),
                     t_end=seconds(int(self.env.now)),
                     batch=max(1, len(requests)),
-                    population=len(self.state.population),
-                    subset=len(self.state.subset),
+                    population=len(state.population),
+                    subset=len(state.subset),
                     subset_changed=bool(diagnostics and (diagnostics.evicted or replaced)),
                     replaced=replaced,
                     triggered=triggered,
@@ -253,8 +260,22 @@ class Coordinator:
             )
 
 
+def _net(requests: Sequence[EditRequest]) -> Change:
+    """Return what requests answered together change in the end.
+
+    A client may have come and gone several times while they waited; its joins and leaves
+    alternate, so their balance says whether it arrived, departed, or neither.
+    """
+    balance = Counter[Client]()
+    for request in requests:
+        balance[request.client] += 1 if request.kind == "join" else -1
+    return Change.of(
+        (client for client, count in balance.items() if count < 0),
+        (client for client, count in balance.items() if count > 0),
+    )
+
+
 def _kind(requests: Sequence[EditRequest]) -> RequestKind:
     if not requests:
         return "init"
     return requests[0].kind if len(requests) == 1 else "batch"
-

@@ -70,6 +70,7 @@ class World:
     events: list[MobilityEvent] = field(default_factory=list)
     covered: float = 0.0
     parameters: Parameters | None = None
+    _most: int = 0
     _reported: float = float("-inf")
 
     def __post_init__(self) -> None:
@@ -79,6 +80,7 @@ class World:
         self.fleet = Fleet(
             self.task.streams, experiment.clients.pool, experiment.mobility.participation
         )
+        # A hand-written trace may say anything here.
         density = self.source.provenance.get("density")
         self.coordinator = Coordinator(
             env=self.env,
@@ -90,7 +92,7 @@ class World:
                 seed=self.task.streams.seed,
                 method=self.method,
                 rho=editing.rho,
-                density=float(density) if density is not None else None,
+                density=float(density) if isinstance(density, int | float) else None,
                 measured=experiment.time.mode == "measured",
             ),
             method=METHODS[self.method],
@@ -126,7 +128,7 @@ class World:
             subset_size=self.parameters.size,
             counts={
                 **self.source.counts(),
-                "requests": self.fleet.requests,
+                "requests": len(self.coordinator.metrics) - 1,
                 "without_partition": self.fleet.without_partition,
                 "not_participating": self.fleet.not_participating,
             },
@@ -156,10 +158,14 @@ class World:
             if self.fleet.requests >= wanted:
                 break
         if self.parameters is None and self._ready():
+            # A trace may say nothing between its last event and the end of the warm-up.
+            yield Moment(self.env, max(start, int(self.env.now)))
             self._begin()
         self.coordinator.ask(None)
 
     def _ready(self) -> bool:
+        """Whether enough vehicles take part now; remembers the most there were."""
+        self._most = max(self._most, self.fleet.present)
         return self.fleet.present >= (self.experiment.clients.initial or 1)
 
     def _begin(self) -> None:
@@ -182,9 +188,9 @@ class World:
                 "check the scenario's demand, the RSU position and mobility.membership"
             )
         return ScenarioError(
-            f"only {self.fleet.present} vehicles took part when the traffic ended, "
-            f"clients.initial asks for {self.experiment.clients.initial or 1}; lower it, or raise "
-            "mobility.participation or the traffic's density"
+            f"clients.initial asks for {self.experiment.clients.initial or 1} vehicles that "
+            f"take part; after the warm-up there were never more than {self._most} at a time; "
+            "lower it, or raise mobility.participation or the traffic's density"
         )
 
     def _count(self, rows: Sequence[LedgerRow]) -> None:
@@ -199,15 +205,14 @@ class World:
             return
         self._reported = time
         metrics, state = self.coordinator.metrics, self.coordinator.state
+        started = self.parameters is not None
         self.observer(
             Progress(
                 method=self.method,
                 seed=self.task.streams.seed,
-                phase="warm-up" if self.parameters is None
-                else "training" if state is None or not metrics
-                else "editing",
+                phase=("editing" if metrics else "training") if started else "warm-up",
                 time=time,
-                population=len(self.fleet.clients) or self.fleet.present,
+                population=len(self.fleet.clients) if started else self.fleet.present,
                 subset=len(state.subset) if state else 0,
                 done=metrics[-1].request if metrics else 0,
                 wanted=self.experiment.editing.requests,
@@ -229,7 +234,7 @@ def _warnings(metrics: Sequence[Metric], experiment: Experiment) -> list[str]:
             f"{len(outside)} of {len(metrics) - 1} requests, first at request "
             f"{outside[0].request} with M = {outside[0].population}."
         )
-    shrunk = [m for m in metrics if 0 < m.subset < metrics[0].subset]
+    shrunk = [m for m in metrics if m.subset < metrics[0].subset]
     if shrunk:
         found.append(
             f"The population fell below P = {metrics[0].subset} at {len(shrunk)} requests; "

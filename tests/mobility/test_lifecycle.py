@@ -86,6 +86,28 @@ def test_no_sumo_outlives_a_python_that_ends(then: str, code: int) -> None:
     assert gone_within(3, group=sumo)
 
 
+def test_no_sumo_waits_for_a_python_that_died_before_it_connected(tmp_path: Path) -> None:
+    net = Path(__file__).resolve().parents[2] / "sumo_scenarios" / "city_grid" / "net.net.xml.gz"
+    script = f"""
+        import pathlib, sys, tempfile, time
+        from testbed.mobility.link import _free_port
+        from testbed.mobility.sumo import start_tethered
+        arguments = ["-n", {str(net)!r}, "--remote-port", str(_free_port())]
+        with tempfile.TemporaryFile() as log:
+            print(start_tethered(arguments, pathlib.Path({str(tmp_path)!r}), log).pid, flush=True)
+            time.sleep(60)
+        """
+    with subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(script)], stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        sumo = int(process.stdout.readline())
+        time.sleep(0.5)
+        assert group_runs(sumo)
+        process.kill()
+    assert gone_within(3, group=sumo)
+
+
 @BOTH
 def test_nothing_is_printed(backend: str) -> None:
     script = f"""
@@ -199,7 +221,7 @@ def test_sumo_killed_in_mid_run_is_told() -> None:
     assert children() == before
 
 
-def test_a_source_can_be_used_and_closed_from_other_threads() -> None:
+def test_a_source_can_live_in_a_thread_of_its_own() -> None:
     found = []
     config = MobilityConfig(backend="traci", **SHORT)
     worker = threading.Thread(target=lambda: found.extend(record(config)))

@@ -174,3 +174,11 @@ def test_replay_refuses_a_header_that_is_no_number(tmp_path: Path) -> None:
     path.write_text("# warmup: later\n" + HEAD + "1,a,join\n")
     with pytest.raises(TraceError, match="warmup 'later' is not a number"):
         open_source(replay(path), seed=0)
+
+
+def test_the_example_of_the_documentation_is_read(tmp_path: Path) -> None:
+    text = (Path(__file__).resolve().parents[2] / "docs" / "scenarios.md").read_text()
+    (tmp_path / "events.csv").write_text(text.split("```csv\n")[1].split("```")[0])
+    trace, header = read_trace(tmp_path / "events.csv")
+    assert [event.time for event in trace.events] == [12, 251]
+    assert header == {"end": 900, "warmup": 300}
