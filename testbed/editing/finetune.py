@@ -1,9 +1,9 @@
 """Fine-tuning: newcomers continue from the current model and are averaged in.
 
 The usual way to take in new clients, and the paper's baseline for joins.  The paper gives
-no merging rule; here a model that stands for M clients and a newcomer's give
-(M W + sum_new W_new) / (M + a).  Nothing is forgotten: a leave keeps the model, so after
-the first leave of a member this is not a valid unlearning method.
+no merging rule; here the current model, which stands for the M clients who stay, and those
+of a newcomers give (M W + sum_new W_new) / (M + a).  Nothing is forgotten: a leave keeps the
+model, so after the first leave of a member this is not a valid unlearning method.
 """
 
 from collections.abc import Sequence
@@ -49,8 +49,8 @@ def apply(
     if not change.arrivals:
         return State(population, state.fused), Diagnostics((), ())
     tuned: dict[Client, Model] = yield Tune(change.arrivals, state.fused.model)
-    models = [tuned[client] for client in change.arrivals]
-    merged = _merge(state.fused.model, len(state.population), models)
+    staying = len(population) - len(change.arrivals)
+    merged = _merge(state.fused.model, staying, [tuned[client] for client in change.arrivals])
     return State(population, Fused(merged, {})), Diagnostics((), ())
 
 

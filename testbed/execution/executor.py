@@ -7,6 +7,7 @@ the simulation bills every training, and no method's state reads from here.
 
 import multiprocessing
 import os
+import signal
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -140,21 +141,31 @@ _task: Task | None = None
 
 def _start_worker(experiment: str, seed: int) -> None:
     global _task
+    # Ctrl-C reaches every process of the terminal; an idle worker leaves it to the main one.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     torch.set_num_threads(1)
     _task = prepare(Experiment.model_validate_json(experiment), seed)
 
 
-def _worker_task() -> Task:
+@contextmanager
+def _working() -> Iterator[Task]:
+    """Yield the worker's task; Ctrl-C ends the work at hand."""
     if _task is None:
         raise RuntimeError("the worker was not started by open_executor")
-    return _task
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield _task
+    finally:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _train_remotely(part: int) -> tuple[bytes, float, float]:
-    trained = _train(_worker_task(), part)
+    with _working() as task:
+        trained = _train(task, part)
     return serialise(trained.contribution), trained.train_s, trained.fisher_s
 
 
 def _tune_remotely(part: int, start: bytes) -> tuple[bytes, float]:
-    tuned = _tune(_worker_task(), part, deserialise_model(start))
+    with _working() as task:
+        tuned = _tune(task, part, deserialise_model(start))
     return serialise_model(tuned.model), tuned.train_s

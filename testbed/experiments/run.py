@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -120,7 +120,7 @@ def claimed(experiment: Experiment, out: Path) -> Iterator[None]:
     """
     spec = _shared(experiment)
     try:
-        new = not out.exists()
+        new = [folder for folder in (out, *out.parents) if not folder.exists()]
         entries = [] if new else [entry.name for entry in out.iterdir()]
     except OSError as error:
         raise ResultsError(
@@ -135,13 +135,16 @@ def claimed(experiment: Experiment, out: Path) -> Iterator[None]:
     try:
         yield
     finally:
-        for method in {cell.folder.parent for cell in cells(experiment, out)}:
-            with suppress(OSError):  # absent, or not empty
-                method.rmdir()
+        _rmdir({cell.folder.parent for cell in cells(experiment, out)})
         if [entry.name for entry in out.iterdir()] == [SPEC]:
             (out / SPEC).unlink()
-            if new:
-                out.rmdir()
+            _rmdir(new)
+
+
+def _rmdir(folders: Iterable[Path]) -> None:
+    for folder in folders:
+        with suppress(OSError):  # absent, or not empty
+            folder.rmdir()
 
 
 def _shared(experiment: Experiment) -> dict[str, Any]:

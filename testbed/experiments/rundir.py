@@ -32,7 +32,7 @@ SCHEMA = 1
 MANIFEST = "manifest.json"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Run:
     """One finished run, read from its folder.
 

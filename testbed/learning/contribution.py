@@ -1,5 +1,6 @@
 """What a client sends: its model and its Fisher information, as one safetensors message."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -108,7 +109,7 @@ def _pack(factor: Tensor) -> Tensor:
 
 
 def _unpack(packed: Tensor) -> Tensor:
-    size = int((8 * packed.numel() + 1) ** 0.5 - 1) // 2
+    size = (math.isqrt(8 * packed.numel() + 1) - 1) // 2
     factor = packed.new_zeros(size, size)
     rows, columns = torch.triu_indices(size, size)
     factor[rows, columns] = packed

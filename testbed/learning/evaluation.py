@@ -33,7 +33,7 @@ def evaluate(model: nn.Module, state: State, pictures: Tensor, labels: Tensor) -
     model.load_state_dict(dict(state))
     model.eval()
     correct, loss = 0, 0.0
-    for x, y in zip(pictures.split(_BATCH), labels.split(_BATCH), strict=True):
+    for x, y in zip(torch.split(pictures, _BATCH), torch.split(labels, _BATCH), strict=True):
         logits = model(x)
         correct += int((logits.argmax(dim=1) == y).sum())
         loss += float(functional.cross_entropy(logits, y, reduction="sum"))

@@ -102,7 +102,7 @@ def fisher(
     model.eval()
     sums: _Sums = _KroneckerSums(len(labels)) if kind == "kfac" else _DiagonalSums()
     with _watched(model, sums) as sources:
-        for x, y in zip(pictures.split(_BATCH), labels.split(_BATCH), strict=True):
+        for x, y in zip(torch.split(pictures, _BATCH), torch.split(labels, _BATCH), strict=True):
             sources.clear()
             logits = model(x)
             for vector in _output_gradients(logits.detach(), y, estimator, rng):
@@ -194,7 +194,7 @@ def _symmetric(factor: Tensor) -> Tensor:
 
 @contextmanager
 def _watched(model: nn.Module, sums: _Sums) -> Iterator[list[Tensor]]:
-    """Hook the model's blocks; yield the outputs at which backward passes may end.
+    """Watch the model's blocks; yield the outputs at which backward passes may end.
 
     The weights are frozen meanwhile, so that no pass computes their gradients.
     """
@@ -237,10 +237,10 @@ def _input_rows(module: nn.Linear | nn.Conv2d, x: Tensor) -> Tensor:
         # Column order (c, k, k) of unfold is that of weight.reshape(o, -1).
         rows = functional.unfold(
             x,
-            module.kernel_size,  # type: ignore[arg-type]
-            dilation=module.dilation,  # type: ignore[arg-type]
-            padding=module.padding,  # type: ignore[arg-type]
-            stride=module.stride,  # type: ignore[arg-type]
+            module.kernel_size,
+            dilation=module.dilation,
+            padding=module.padding,  # type: ignore[arg-type]  # a word only if asked for
+            stride=module.stride,
         ).transpose(1, 2)
     if module.bias is None:
         return rows

@@ -5,6 +5,8 @@ backward to inputs and to weights); a Fisher pass costs one, since only gradient
 outputs are taken.  The counts depend on shapes alone, never on learned weights.
 """
 
+from collections.abc import Callable
+
 import torch
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
@@ -60,7 +62,7 @@ def _locations(model: nn.Module, shape: Shape) -> dict[str, int]:
     """T by block: output pixels of a convolution, 1 for a linear layer."""
     seen: dict[str, int] = {}
 
-    def hook_for(name: str):  # type: ignore[no-untyped-def]
+    def hook_for(name: str) -> Callable[[nn.Module, object, torch.Tensor], None]:
         def hook(module: nn.Module, args: object, output: torch.Tensor) -> None:
             seen[name] = output[0, 0].numel()
 

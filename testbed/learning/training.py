@@ -56,7 +56,7 @@ def train(
     optimiser = torch.optim.SGD(model.parameters(), lr=recipe.lr, momentum=recipe.momentum)
     for _ in range(recipe.epochs):
         order = torch.from_numpy(rng.permutation(len(labels)))
-        for chosen in order.split(recipe.batch):
+        for chosen in torch.split(order, recipe.batch):
             optimiser.zero_grad(set_to_none=True)
             loss = functional.cross_entropy(model(pictures[chosen]), labels[chosen])
             loss.backward()  # type: ignore[no-untyped-call]

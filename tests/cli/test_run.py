@@ -1,0 +1,211 @@
+"""How ``testbed run`` ends, what it leaves, and what its import costs."""
+
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from commands import LIVE, children, everything, processes, start
+
+Call = Callable[..., tuple[int, list[str], list[str]]]
+HEAVY = {"torch", "libsumo", "traci", "sumo", "ultralytics", "pandas", "matplotlib", "sklearn"}
+TRACI = (*LIVE, "--set", "mobility.backend=traci")
+# Long enough to be met in the middle.
+LONG = {
+    "warm-up": ("--set", "mobility.warmup=3000"),
+    "editing": ("--set", "editing.requests=900", "--set", "mobility.warmup=60"),
+}
+
+
+def until(process: "subprocess.Popen[str]", phase: str) -> None:
+    """Read what the run says up to a phase."""
+    assert process.stdout is not None
+    for line in process.stdout:
+        if f"phase {phase}" in line:
+            return
+    raise AssertionError(process.communicate())
+
+
+def sumo_of(process: "subprocess.Popen[str]") -> int:
+    (found,) = (child for child in children(process.pid) if processes()[child][1] == "sumo")
+    return found
+
+
+def gone(process: int) -> bool:
+    """Wait up to three seconds for a process to end."""
+    for _ in range(60):
+        if process not in processes():
+            return True
+        time.sleep(0.05)
+    return False
+
+
+@pytest.mark.parametrize("phase", ["warm-up", "editing"])
+@pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_an_interrupted_run_leaves_neither_sumo_nor_files(
+    place: Path, phase: str, sent: signal.Signals, code: int
+) -> None:
+    before = everything(place)
+    process = start(place, "run", "tiny.yaml", *TRACI, *LONG[phase])
+    until(process, phase)
+    sumo = sumo_of(process)
+    process.send_signal(sent)
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == code
+    assert err == "stopped; finished runs are kept, the same command goes on\n"
+    assert gone(sumo)
+    assert everything(place) == before
+
+
+def test_a_killed_run_leaves_no_sumo(place: Path) -> None:
+    process = start(place, "run", "tiny.yaml", *TRACI, *LONG["warm-up"])
+    until(process, "warm-up")
+    sumo = sumo_of(process)
+    process.kill()
+    process.communicate()
+    assert gone(sumo)
+
+
+def test_sumo_killed_in_mid_run_is_one_line(place: Path) -> None:
+    process = start(place, "run", "tiny.yaml", *TRACI, *LONG["warm-up"])
+    until(process, "warm-up")
+    sumo = sumo_of(process)
+    time.sleep(0.2)
+    subprocess.run(["kill", "-KILL", str(sumo)], check=True)
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == 2
+    assert err.startswith("error: SUMO stopped: its process was ended by signal 9")
+    assert err.count("\n") == 1
+    assert gone(sumo)
+    assert not list(place.glob("results/*"))
+
+
+def test_an_interrupted_experiment_goes_on_with_what_is_left(place: Path) -> None:
+    # The first method takes no time, the second is met in the middle.
+    settings = (*TRACI, *LONG["editing"], "--set", "editing.methods=[finetune,retrain]")
+    settings += ("--set", "editing.requests=150")
+    process = start(place, "run", "tiny.yaml", *settings)
+    assert process.stdout is not None
+    for line in process.stdout:
+        if line.startswith("Retrain") and "phase editing" in line:
+            break
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=30)
+    assert process.returncode == 130
+    left = everything(place / "results")
+    assert any(re.fullmatch(r"tiny/finetune-.*/seed=0/manifest\.json", path) for path in left)
+    assert not any("retrain" in path for path in left)
+    assert not any("/." in path for path in left)
+
+
+SHOW = """
+import sys
+import testbed
+from testbed.cli import main
+after = set(sys.modules)
+sys.argv = ["testbed", *sys.argv[1:]]
+try:
+    main()
+finally:
+    print(sorted({name.split(".")[0] for name in sys.modules}), file=sys.stderr)
+"""
+
+
+@pytest.mark.parametrize(
+    "arguments", [("--help",), ("--version",), ("run", "--help"), ("scenario", "--help")]
+)
+def test_help_loads_nothing_heavy(arguments: tuple[str, ...]) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", SHOW, *arguments], capture_output=True, text=True, check=True
+    )
+    loaded = set(re.findall(r"'(\w+)'", done.stderr))
+    assert "typer" in loaded
+    assert not loaded & HEAVY
+    assert "testbed" in done.stdout
+
+
+def test_help_is_immediate() -> None:
+    """Prints the time; the machine that runs the tests may be busy, so it is no bound."""
+    spans = []
+    for _ in range(3):
+        begin = time.perf_counter()
+        process = start(Path.cwd(), "--help")
+        out, err = process.communicate()
+        spans.append(time.perf_counter() - begin)
+        assert (process.returncode, err) == (0, "")
+        assert "doctor" in out
+    sys.stdout.write(f"testbed --help: {min(spans):.2f} s, best of 3\n")
+
+
+def test_a_usage_mistake_exits_with_2(call: Call) -> None:
+    for arguments in (("run",), ("dance",), ("run", "x.yaml", "--colour")):
+        code, out, err = call(*arguments)
+        assert (code, out) == (2, [])
+        assert err
+
+
+def test_errors_of_several_lines_become_one(
+    call: Call, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from testbed.errors import DataError
+
+    def fail(*_: object) -> None:
+        raise DataError("first\n  second\nthird")
+
+    monkeypatch.setattr("testbed.cli.running.run_experiment", fail)
+    assert call("run", "tiny.yaml") == (2, [], ["error: first second third"])
+
+
+def test_a_wrong_sumo_home_changes_nothing(
+    call: Call, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wrong = place / "old-sumo" / "bin"
+    wrong.mkdir(parents=True)
+    (wrong / "sumo").write_text("#!/bin/sh\nexit 9\n")
+    (wrong / "sumo").chmod(0o755)
+    monkeypatch.setenv("SUMO_HOME", str(wrong.parent))
+    few = ("--set", "mobility.warmup=60", "--set", "editing.methods=[finetune]")
+    assert call("run", "tiny.yaml", *LIVE, *few, "--out", "wrong")[0] == 0
+    monkeypatch.delenv("SUMO_HOME")
+    assert call("run", "tiny.yaml", *LIVE, *few, "--out", "unset")[0] == 0
+    for name in ("trace.csv", "ledger.csv", "model.safetensors"):
+        (first,) = place.glob(f"wrong/*/seed=0/{name}")
+        (second,) = place.glob(f"unset/*/seed=0/{name}")
+        assert first.read_bytes() == second.read_bytes()
+
+
+def test_settings_reach_the_run(call: Call, place: Path) -> None:
+    code, out, err = call(
+        "run", "tiny.yaml", "--out", "out", "--set", "editing.requests=2",
+        "--set", "editing.methods=[finetune]", "--set", "seeds=3,4",
+    )  # fmt: skip
+    assert (code, err) == (0, [])
+    (method,) = (place / "out").glob("*-*")
+    assert method.name.startswith("finetune-")
+    assert {path.name for path in method.iterdir()} == {"seed=3", "seed=4"}
+    assert any("requests 2/2" in line for line in out)
+
+
+def test_warnings_of_a_run_are_printed(call: Call) -> None:
+    code, out, _ = call(
+        "run", "tiny.yaml", "--set", "editing.requests=9", "--set", "editing.methods=[finetune]"
+    )
+    assert code == 0
+    assert "note: finetune, seed 0: The traffic ended after 4 of 9 requests." in out
+
+
+def test_figures_that_were_never_drawn_are_drawn_by_the_next_command(
+    call: Call, place: Path
+) -> None:
+    """As after a command that was stopped between a run and its figures."""
+    one = ("run", "tiny.yaml", "--out", "out", "--set", "editing.methods=[finetune]")
+    assert call(*one)[0] == 0
+    (own,) = (place / "out").glob("finetune-*/seed=0/report.html")
+    before = own.read_bytes()
+    own.unlink()
+    assert call(*one)[0] == 0
+    assert own.read_bytes() == before

@@ -1,0 +1,175 @@
+"""Serial and pooled execution: the same bits, in the order asked, each trained once."""
+
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from testbed.config import Experiment
+from testbed.execution import Executor, Trained, open_executor
+from testbed.execution import executor as executor_module
+from testbed.execution.executor import Processes, Serial
+from testbed.learning.client import Task, prepare
+from testbed.learning.contribution import serialise, serialise_model
+
+EXPERIMENT = Experiment.model_validate(
+    {
+        "clients": {"pool": 12},
+        "learning": {"epochs": 2},
+        "execution": {"kind": "processes", "workers": 2},
+    }
+)
+
+
+@pytest.fixture(scope="module")
+def task() -> Task:
+    return prepare(EXPERIMENT, seed=3)
+
+
+@pytest.fixture(scope="module")
+def pool(task: Task) -> Iterator[Executor]:
+    with open_executor(EXPERIMENT, 3, task) as executor:
+        yield executor
+    assert multiprocessing.active_children() == []
+
+
+def messages(answers: list[Trained]) -> list[bytes]:
+    return [serialise(answer.contribution) for answer in answers]
+
+
+def test_the_configuration_chooses(task: Task, pool: Executor) -> None:
+    assert isinstance(pool, Processes)
+    serial = EXPERIMENT.model_copy(update={"execution": Experiment().execution})
+    with open_executor(serial, 3, task) as executor:
+        assert isinstance(executor, Serial)
+
+
+def test_contributions_are_the_same_bits_wherever_they_are_made(
+    task: Task, pool: Executor
+) -> None:
+    parts = [4, 0, 9]
+    serial = messages(Serial(task).train(parts))
+    assert messages(pool.train(parts)) == serial
+    assert len(set(serial)) == 3
+
+
+def test_tuned_models_are_the_same_bits_wherever_they_are_made(task: Task, pool: Executor) -> None:
+    start = Serial(task).train([4])[0].contribution.model
+    here, there = (executor.tune([5, 1, 5], start) for executor in (Serial(task), pool))
+    serial = [serialise_model(answer.model) for answer in here]
+    assert [serialise_model(answer.model) for answer in there] == serial
+    assert serial[0] == serial[2] != serial[1]
+    assert all(answer.train_s > 0 for answer in (*here, *there))
+
+
+@pytest.mark.parametrize("kind", ["serial", "processes"])
+def test_answers_come_in_the_order_asked_and_each_client_trains_once(
+    kind: str, task: Task, pool: Executor
+) -> None:
+    executor = Serial(task) if kind == "serial" else pool
+    first = executor.train([7, 2, 7])
+    second = executor.train([2, 3, 7])
+    sizes = [answer.contribution.samples for answer in (*first, *second)]
+    assert sizes == [len(task.parts[part]) for part in (7, 2, 7, 2, 3, 7)]
+    assert first[0] is first[2] is second[2]
+    assert first[1] is second[0]
+    assert all(answer.train_s > 0 and answer.fisher_s > 0 for answer in (*first, *second))
+    assert executor.train([]) == []
+
+
+def test_serial_work_is_done_once(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[int] = []
+    really = executor_module._train
+
+    def counting(task: Task, part: int) -> Trained:
+        done.append(part)
+        return really(task, part)
+
+    monkeypatch.setattr(executor_module, "_train", counting)
+    executor = Serial(task)
+    executor.train([6, 1, 6])
+    executor.train([1, 2])
+    assert done == [6, 1, 2]
+
+
+@pytest.mark.parametrize("kind", ["serial", "processes"])
+def test_a_workers_error_surfaces_and_the_executor_lives_on(
+    kind: str, task: Task, pool: Executor
+) -> None:
+    executor = Serial(task) if kind == "serial" else pool
+    with pytest.raises(IndexError):
+        executor.train([1, 999])
+    with pytest.raises(IndexError):
+        executor.tune([999], task.initial)
+    assert executor.train([1])[0].contribution.samples == len(task.parts[1])
+
+
+def test_the_starting_model_is_left_alone(task: Task, pool: Executor) -> None:
+    before = {name: value.clone() for name, value in task.initial.items()}
+    for executor in (Serial(task), pool):
+        executor.tune([0], task.initial)
+        assert all(torch.equal(task.initial[name], before[name]) for name in before)
+
+
+def test_no_process_outlives_the_block_even_after_an_error(task: Task, pool: Executor) -> None:
+    before = set(multiprocessing.active_children())
+    execution = EXPERIMENT.execution.model_copy(update={"workers": 1})
+    one = EXPERIMENT.model_copy(update={"execution": execution})
+
+    def fail_in_the_block() -> None:
+        with open_executor(one, 3, task) as executor:
+            executor.train([2])
+            assert set(multiprocessing.active_children()) > before
+            executor.train([999])
+
+    with pytest.raises(IndexError):
+        fail_in_the_block()
+    assert set(multiprocessing.active_children()) == before
+
+
+INTERRUPTED = """
+import sys, time
+from testbed.config import Experiment
+from testbed.execution import open_executor
+from testbed.learning.client import prepare
+
+if __name__ == "__main__":
+    experiment = Experiment.model_validate_json(sys.argv[1])
+    try:
+        with open_executor(experiment, 0, prepare(experiment, 0)) as executor:
+            executor.train([0, 1])
+            print("ready", flush=True)
+            time.sleep(60)
+    except KeyboardInterrupt:
+        sys.exit(130)
+"""
+
+
+def test_ctrl_c_ends_all_processes_without_a_traceback(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(INTERRUPTED)
+    with subprocess.Popen(
+        [sys.executable, script, EXPERIMENT.model_dump_json()],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        os.killpg(process.pid, signal.SIGINT)  # what a terminal does
+        # The pipe closes when the last process that holds it has ended.
+        assert process.stdout.read() == ""
+    assert process.returncode == 130
+
+
+def test_a_worker_works_only_when_started_by_an_executor() -> None:
+    with pytest.raises(RuntimeError, match="open_executor"):
+        executor_module._train_remotely(0)
