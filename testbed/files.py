@@ -1,5 +1,6 @@
 """Writing files so that a reader never sees half of one."""
 
+import glob
 import json
 import os
 import secrets
@@ -11,7 +12,7 @@ from typing import Any
 
 from testbed.errors import ResultsError
 
-_PARTIAL = ".partial-"
+_PARTIAL, _RETIRED = ".partial-", ".retired-"
 
 
 def write_bytes(path: Path, content: bytes) -> None:
@@ -35,7 +36,8 @@ def write_bytes(path: Path, content: bytes) -> None:
             f"cannot write {path}: {error.strerror}; choose a writable folder with --out"
         ) from error
     finally:
-        partial.unlink(missing_ok=True) if partial.parent.is_dir() else None
+        if partial.parent.is_dir():
+            partial.unlink(missing_ok=True)
 
 
 def write_text(path: Path, content: str) -> None:
@@ -61,13 +63,14 @@ def new_folder(target: Path) -> Iterator[Path]:
     ResultsError
         If the folder cannot be created or renamed.
     """
-    prefix = f".{target.name}{_PARTIAL}"
-    partial = target.with_name(f"{prefix}{os.getpid()}")
+    partial = target.with_name(f".{target.name}{_PARTIAL}{os.getpid()}")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        for stale in target.parent.glob(f"{prefix}*"):
-            if not _alive(stale.name.removeprefix(prefix)):
-                shutil.rmtree(stale, ignore_errors=True)
+        for marker in (_PARTIAL, _RETIRED):
+            prefix = f".{target.name}{marker}"
+            for stale in target.parent.glob(f"{glob.escape(prefix)}*"):
+                if not _used_elsewhere(stale.name.removeprefix(prefix)):
+                    shutil.rmtree(stale, ignore_errors=True)
         partial.mkdir()
     except OSError as error:
         raise ResultsError(
@@ -82,15 +85,23 @@ def new_folder(target: Path) -> Iterator[Path]:
 
 
 def _swap(partial: Path, target: Path) -> None:
-    retired = target.with_name(f".{target.name}.retired-{os.getpid()}")
-    if target.exists():
-        target.rename(retired)
-    partial.rename(target)
+    retired = target.with_name(f".{target.name}{_RETIRED}{os.getpid()}")
+    try:
+        if target.exists():
+            target.rename(retired)
+        partial.rename(target)
+    except OSError as error:
+        if retired.exists() and not target.exists():
+            retired.rename(target)
+        raise ResultsError(
+            f"cannot write {target}: {error.strerror}; choose a writable folder with --out"
+        ) from error
     shutil.rmtree(retired, ignore_errors=True)
 
 
-def _alive(pid: str) -> bool:
-    if not pid.isdigit():
+def _used_elsewhere(pid: str) -> bool:
+    """Whether a leftover's process runs and is not this one, which starts with none."""
+    if not pid.isdigit() or int(pid) == os.getpid():
         return False
     try:
         os.kill(int(pid), 0)

@@ -141,31 +141,24 @@ _task: Task | None = None
 
 def _start_worker(experiment: str, seed: int) -> None:
     global _task
-    # Ctrl-C reaches every process of the terminal; an idle worker leaves it to the main one.
+    # Ctrl-C reaches every process of the terminal: the main one hears it and ends the others
+    # when the trainings at hand are done.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     torch.set_num_threads(1)
     _task = prepare(Experiment.model_validate_json(experiment), seed)
 
 
-@contextmanager
-def _working() -> Iterator[Task]:
-    """Yield the worker's task; Ctrl-C ends the work at hand."""
+def _worker_task() -> Task:
     if _task is None:
         raise RuntimeError("the worker was not started by open_executor")
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        yield _task
-    finally:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    return _task
 
 
 def _train_remotely(part: int) -> tuple[bytes, float, float]:
-    with _working() as task:
-        trained = _train(task, part)
+    trained = _train(_worker_task(), part)
     return serialise(trained.contribution), trained.train_s, trained.fisher_s
 
 
 def _tune_remotely(part: int, start: bytes) -> tuple[bytes, float]:
-    with _working() as task:
-        tuned = _tune(task, part, deserialise_model(start))
+    tuned = _tune(_worker_task(), part, deserialise_model(start))
     return serialise_model(tuned.model), tuned.train_s

@@ -83,10 +83,16 @@ def fuse(
     Raises
     ------
     FusionError
-        If there is no contribution.
+        If there is no contribution, or one holds numbers that are not finite.
     """
     if not contributions:
         raise FusionError("nothing to fuse: the subset is empty")
+    for each in contributions:
+        if not each.finite():
+            raise FusionError(
+                "a contribution holds NaN or infinite numbers: its training diverged; "
+                "lower learning.lr"
+            )
     model = _mean_state(contributions)
     solves = {}
     for block in blocks:

@@ -1,7 +1,7 @@
 """What a client sends: its model and its Fisher information, as one safetensors message."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -34,6 +34,19 @@ class Contribution:
     samples: int
     model: State
     fisher: Fisher
+
+    def finite(self) -> bool:
+        """Whether every number is finite."""
+        return all(bool(value.isfinite().all()) for value in _tensors(self))
+
+
+def _tensors(contribution: Contribution) -> Iterator[Tensor]:
+    yield from contribution.model.values()
+    for factor in contribution.fisher.values():
+        if isinstance(factor, Kronecker):
+            yield from (factor.a, factor.g)
+        else:
+            yield factor.f
 
 
 def serialise_model(state: State) -> bytes:

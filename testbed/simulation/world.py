@@ -1,6 +1,5 @@
 """One run: traffic, vehicles, link and coordinator in one SimPy environment."""
 
-import math
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any

@@ -21,8 +21,10 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def call(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Iterator[Call]:
-    """Return a function that runs ``testbed`` here: its exit code and the lines it wrote."""
+def call(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> Iterator[Call]:
+    """Return a function that runs ``testbed`` in `place`: its exit code and what it wrote."""
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
 
     def run(*arguments: object) -> tuple[int, list[str], list[str]]:

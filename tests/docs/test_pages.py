@@ -63,9 +63,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("page", with_blocks("python"), ids=name_of)
-def test_python_blocks_run(
-    page: Path, results: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_python_blocks_run(page: Path, results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(results.parents[1])
     namespace: dict[str, object] = {"results": results}
     for code in blocks(page, "python"):

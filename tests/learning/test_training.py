@@ -93,3 +93,14 @@ def test_neither_start_nor_result_shares_memory_with_the_model(problem) -> None:
     assert all(torch.equal(start[name], before[name]) for name in before)
     assert all(torch.equal(trained[name], kept[name]) for name in kept)
     assert not any(value.requires_grad for value in trained.values())
+
+
+def test_training_runs_in_train_mode() -> None:
+    model = nn.Sequential(nn.BatchNorm1d(2), nn.Linear(2, 2)).eval()
+    start = {name: value.clone() for name, value in model.state_dict().items()}
+    x, y = torch.tensor([[1.0, 5.0], [3.0, 9.0]]), torch.tensor([0, 1])
+    recipe = Recipe(epochs=1, lr=0.1, batch=2, momentum=0.0)
+    trained = train(model, start, x, y, recipe, np.random.default_rng(0))
+    # Momentum 0.1 of BatchNorm towards the batch's means 2 and 7.
+    torch.testing.assert_close(trained["0.running_mean"], torch.tensor([0.2, 0.7]))
+    assert int(trained["0.num_batches_tracked"]) == 1
