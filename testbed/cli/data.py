@@ -3,10 +3,7 @@
 from typing import get_args
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
-from testbed.config.schema import DataConfig
 from testbed.errors import DataError
 
 app = typer.Typer(help="Data sets.", no_args_is_help=True)
@@ -20,7 +17,10 @@ def _group() -> None:
 @app.command("list")
 def list_datasets() -> None:
     """List the data sets, where each is read from, and its size if it is there."""
-    # Loads numpy and, for the digits, scikit-learn.
+    from rich.console import Console
+    from rich.table import Table
+
+    from testbed.config.schema import DataConfig
     from testbed.data import load_dataset, origin
 
     table = Table("data.name", "found", "train + test", "shape")

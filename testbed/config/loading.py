@@ -106,7 +106,7 @@ def _suggestion(path: str) -> str:
             known = ".".join(names[:depth])
             same = ".".join(names[: depth - 1]) == section
             (siblings if same else elsewhere).setdefault(names[depth - 1], known)
-    for candidates, cutoff in ((siblings, 0.7), (elsewhere, 0.8)):
+    for candidates, cutoff in ((siblings, 0.6), (elsewhere, 0.8)):
         if near := get_close_matches(name, candidates, n=1, cutoff=cutoff):
             return f"did you mean {candidates[near[0]]}?"
     return f"known here: {', '.join(siblings)}"

@@ -5,6 +5,7 @@ each once and hands the same one out again.  That is a matter of this machine's 
 the simulation bills every training, and no method's state reads from here.
 """
 
+import ctypes
 import multiprocessing
 import os
 import signal
@@ -27,6 +28,8 @@ from testbed.learning.contribution import (
     serialise,
     serialise_model,
 )
+
+_PR_SET_PDEATHSIG = 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,8 +147,17 @@ def _start_worker(experiment: str, seed: int) -> None:
     # Ctrl-C reaches every process of the terminal: the main one hears it and ends the others
     # when the trainings at hand are done.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _die_with_parent()
     torch.set_num_threads(1)
     _task = prepare(Experiment.model_validate_json(experiment), seed)
+
+
+def _die_with_parent() -> None:
+    """Have Linux kill this worker when the main process is killed and cannot end it."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    parent = multiprocessing.parent_process()
+    if parent is not None and os.getppid() != parent.pid:  # it died before the call
+        os._exit(1)
 
 
 def _worker_task() -> Task:

@@ -253,7 +253,7 @@ def _start_traci(arguments: Sequence[str], folder: Path) -> Link:
                 api = traci.connect(port, _RETRIES, _HOST, process, _RETRY_SECONDS)
         except errors as error:
             raise ScenarioError(f"SUMO refused the scenario: {explain(error)}") from error
-        opened.callback(_hang_up, api, errors)
+        opened.callback(_hang_up, api)
         return Link(api, errors, explain, opened.pop_all().close)
 
 
@@ -263,9 +263,14 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
     process.wait()
 
 
-def _hang_up(api: Any, errors: tuple[type[Exception], ...]) -> None:
-    with suppress(*errors), captured():
-        api.close(wait=False)
+def _hang_up(api: Any) -> None:
+    """Close the connection without the farewell of ``api.close()``.
+
+    A signal may have cut an exchange in two, and then the rest of its reply would be taken
+    for the answer to the farewell.
+    """
+    with suppress(AttributeError):  # traci drops the socket when SUMO has closed it
+        api._socket.close()
 
 
 def _free_port() -> int:

@@ -221,7 +221,8 @@ def test_plotting_nothing(refused: Refused, place: Path) -> None:
 def test_the_same_command_goes_through_once_the_mistake_is_corrected(
     refused: Refused, call: Call
 ) -> None:
-    refused("run", "tiny.yaml", "--set", "clients.initial=6")
-    code, out, err = call("run", "tiny.yaml")
+    one = ("run", "tiny.yaml", "--set", "editing.methods=[finetune]")
+    refused(*one, "--set", "clients.initial=6")
+    code, out, err = call(*one)
     assert (code, err) == (0, [])
     assert "report:  results/tiny/report.html" in out

@@ -162,6 +162,7 @@ def test_a_path_on_the_command_line_is_relative_to_the_current_directory(tmp_pat
             "mobility.rsu.radus: unknown key; did you mean mobility.rsu.radius?",
         ),
         ("rho=0.3", "rho: unknown key; did you mean editing.rho?"),
+        ("editing.roh=0.3", "editing.roh: unknown key; did you mean editing.rho?"),
         ("data.zzz=1", "data.zzz: unknown key; known here: name, path, partition, alpha, "),
         ("editing.rho=1.5", "editing.rho: 1.5 must be less than 1"),
         ("editing.rho=0", "editing.rho: 0 must be greater than 0"),

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -173,3 +174,41 @@ def test_ctrl_c_ends_all_processes_without_a_traceback(tmp_path: Path) -> None:
 def test_a_worker_works_only_when_started_by_an_executor() -> None:
     with pytest.raises(RuntimeError, match="open_executor"):
         executor_module._train_remotely(0)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="parent-death signals are Linux's")
+def test_workers_die_with_a_killed_parent(tmp_path: Path) -> None:
+    script = tmp_path / "parent.py"
+    script.write_text(
+        "import os, time\n"
+        "from testbed.config import load\n"
+        "from testbed.execution import open_executor\n"
+        "from testbed.learning.client import prepare\n"
+        "if __name__ == '__main__':\n"
+        "    e = load(None, ['clients.pool=4', 'learning.epochs=1', 'execution.kind=processes',\n"
+        "                    'execution.workers=2'])\n"
+        "    with open_executor(e, 0, prepare(e, 0)) as executor:\n"
+        "        executor.train([0, 1, 2, 3])\n"
+        "        pids = [str(p) for p in executor.pool._processes]\n"
+        "        print(' '.join(pids), flush=True)\n"
+        "        time.sleep(60)\n"
+    )
+    with subprocess.Popen([sys.executable, script], stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        workers = [int(pid) for pid in parent.stdout.readline().split()]
+        assert workers
+        assert all(alive(pid) for pid in workers)
+        parent.kill()
+        parent.wait()
+        deadline = time.monotonic() + 10
+        while any(alive(pid) for pid in workers) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert not any(alive(pid) for pid in workers)
+
+
+def alive(pid: int) -> bool:
+    try:
+        status = Path(f"/proc/{pid}/stat").read_text()
+    except FileNotFoundError:
+        return False
+    return status.rsplit(")", 1)[1].split()[0] != "Z"

@@ -96,3 +96,15 @@ def simulate(wanted: Experiment, trace: Path, method: str = "fsosa", seed: int =
     with open_source(wanted.mobility, seed) as source:
         world = World(wanted, method, task, executor, source, seen.append)
         return Ran(wanted, world, world.run(), seen)
+
+
+def quick(**sections: Any) -> Experiment:
+    """Return the small experiment with a diagonal Fisher, which needs no iterations."""
+    return experiment(**{"fisher": {"kind": "diagonal"}, **sections})
+
+
+def run(
+    folder: Path, text: str, method: str = "fsosa", end: float | None = None, **sections: Any
+) -> Ran:
+    """Run a quick experiment on events written as `at` reads them."""
+    return simulate(quick(**sections), record(folder / "t.csv", at(text), end), method)
