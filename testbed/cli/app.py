@@ -75,6 +75,24 @@ def plot(
 
 
 @app.command()
+def verify(
+    config: Annotated[
+        Path | None, typer.Argument(help="YAML file; default: a small built-in task.")
+    ] = None,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override a key.")
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Folder of the certificate.")] = Path(
+        "results/certificate"
+    ),
+) -> None:
+    """Prove that edits are exact and write the certificate."""
+    from testbed.cli.verify import verify as check
+
+    raise typer.Exit(0 if check(config, set_ or [], out) else 1)
+
+
+@app.command()
 def doctor(
     fix: Annotated[
         bool, typer.Option("--fix", help="As root on Debian or Ubuntu, install what is missing.")

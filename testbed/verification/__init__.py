@@ -1,0 +1,1 @@
+"""The certificate: the exactness of the edits, checked by machine."""
