@@ -20,7 +20,8 @@ Below P the uniform P-subset does not exist.  ``strict`` refuses; ``shrink`` con
 the whole population, P_t = min(P, M_t), which is again exact in every step.
 """
 
-from collections.abc import Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Collection, Sequence
 from typing import Literal
 
 import numpy as np
@@ -36,9 +37,7 @@ def draw(population: Sequence[Client], size: int, rng: np.random.Generator) -> t
 
     A population smaller than `size` is drawn whole.
     """
-    everyone = sorted(population)
-    chosen = rng.choice(len(everyone), size=min(size, len(everyone)), replace=False)
-    return tuple(sorted(everyone[index] for index in chosen))
+    return tuple(sorted(_draw_outside(sorted(population), (), size, rng)))
 
 
 def couple(
@@ -54,7 +53,7 @@ def couple(
     Parameters
     ----------
     population : sequence of Client
-        S, before the change.
+        S, before the change; sorted.
     subset : sequence of Client
         X, uniform among the subsets of S of size min(P, M).
     change : Change
@@ -88,7 +87,9 @@ def couple(
         if out in chosen:
             chosen.remove(out)
             chosen.add(into)
-    chosen = _delete(chosen, set(change.departures[paired:]), after, rng)
+    kept = chosen.difference(change.departures[paired:])
+    # Drawing among *final* survivors means that nobody who leaves is ever trained.
+    chosen = kept.union(_draw_outside(after, kept, len(chosen) - len(kept), rng))
     present = len(population)
     for newcomer in change.arrivals[paired:]:
         present += 1
@@ -96,22 +97,21 @@ def couple(
     return tuple(sorted(chosen))
 
 
-def _delete(
-    chosen: set[Client],
-    departures: set[Client],
-    after: Sequence[Client],
-    rng: np.random.Generator,
-) -> set[Client]:
-    """Replace departing members by uniform final survivors outside the subset.
+def _draw_outside(
+    everyone: Sequence[Client], members: Collection[Client], count: int, rng: np.random.Generator
+) -> list[Client]:
+    """Draw up to `count` uniform clients of a sorted sequence who are not `members`.
 
-    Drawing among *final* survivors means that nobody who leaves is ever trained.
+    The members are stepped over by their places, so the others are never listed.
     """
-    if not departures:
-        return chosen
-    kept = chosen - departures
-    missing = len(chosen) - len(kept)
-    outside = [client for client in after if client not in kept]
-    return kept | set(draw(outside, missing, rng) if missing else ())
+    outside = len(everyone) - len(members)
+    count = min(count, outside)
+    if not count:
+        return []
+    # The number of outsiders before each member.
+    before = [bisect_left(everyone, one) - rank for rank, one in enumerate(sorted(members))]
+    ranks = rng.choice(outside, size=count, replace=False)
+    return [everyone[rank + bisect_right(before, rank)] for rank in ranks]
 
 
 def _insert(

@@ -4,6 +4,8 @@ The usual way to take in new clients, and the paper's baseline for joins.  The p
 no merging rule; here the current model, which stands for the M clients who stay, and those
 of a newcomers give (M W + sum_new W_new) / (M + a).  Nothing is forgotten: a leave keeps the
 model, so after the first leave of a member this is not a valid unlearning method.
+
+A newcomer whose model is refused is missing from the answer to `Tune` and is no client.
 """
 
 from collections.abc import Sequence
@@ -16,6 +18,7 @@ from testbed.editing import fsosa
 from testbed.editing.clients import Change, Client
 from testbed.editing.fsosa import Diagnostics, Parameters
 from testbed.editing.orders import Tune, Work
+from testbed.errors import EditError
 from testbed.fusion.fsosa import Fused
 from testbed.learning.blocks import State as Model
 
@@ -46,12 +49,17 @@ def apply(
 ) -> Work[tuple[State, Diagnostics]]:
     """Let arrivals fine-tune the current model; departures change nothing."""
     population = change.applied(state.population)
-    if not change.arrivals:
-        return State(population, state.fused), Diagnostics((), ())
-    tuned: dict[Client, Model] = yield Tune(change.arrivals, state.fused.model)
-    staying = len(population) - len(change.arrivals)
-    merged = _merge(state.fused.model, staying, [tuned[client] for client in change.arrivals])
-    return State(population, Fused(merged, {})), Diagnostics((), ())
+    tuned: dict[Client, Model] = {}
+    if change.arrivals:
+        tuned = yield Tune(change.arrivals, state.fused.model)
+    refused = Change.of(departures=(client for client in change.arrivals if client not in tuned))
+    population = refused.applied(population)
+    if not population:
+        raise EditError("no client delivered a usable model")
+    if not tuned:
+        return State(population, state.fused), Diagnostics()
+    merged = _merge(state.fused.model, len(population) - len(tuned), list(tuned.values()))
+    return State(population, Fused(merged, {})), Diagnostics()
 
 
 def _merge(model: Model, weight: int, newcomers: Sequence[Model]) -> Model:

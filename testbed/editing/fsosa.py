@@ -15,6 +15,9 @@ An edit couples X_t to the new population; only if it changes do the new members
 the old ones' contributions erased, and is one projection solved.  The state after an edit
 is, bit for bit, the state built from scratch for the same population and subset: sums are
 taken anew in sorted client order and the solver never starts from an earlier model.
+
+A client whose contribution is refused is missing from the answer to `Train`: it departs, by
+the same coupling, and whoever takes its place trains next.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,6 +28,7 @@ import numpy as np
 from testbed.editing.clients import Change, Client
 from testbed.editing.coupling import BelowSubset, couple, draw
 from testbed.editing.orders import Fuse, Train, Work
+from testbed.errors import EditError
 from testbed.fusion.fsosa import Fused
 from testbed.learning.contribution import Contribution
 
@@ -75,16 +79,24 @@ class Diagnostics:
         Members that left the subset, and that entered it.
     """
 
-    evicted: tuple[Client, ...]
-    admitted: tuple[Client, ...]
+    evicted: tuple[Client, ...] = ()
+    admitted: tuple[Client, ...] = ()
+
+    @classmethod
+    def between(cls, before: Sequence[Client], after: Sequence[Client]) -> "Diagnostics":
+        """Compare two subsets."""
+        old, new = set(before), set(after)
+        return cls(tuple(sorted(old - new)), tuple(sorted(new - old)))
 
 
 def init(
     population: Sequence[Client], parameters: Parameters, rng: np.random.Generator
 ) -> Work[State]:
     """Train the one-shot model on a uniform subset."""
-    subset = draw(population, parameters.size, rng)
-    return (yield from build(population, subset, {}))
+    everyone = tuple(sorted(population))
+    subset = draw(everyone, parameters.size, rng)
+    everyone, subset, trained = yield from settle(everyone, subset, {}, parameters, rng)
+    return (yield from build(everyone, subset, trained))
 
 
 def apply(
@@ -93,14 +105,45 @@ def apply(
     """Edit the state; an untouched subset costs nothing and keeps the model."""
     population = change.applied(state.population)
     subset = couple(state.population, state.subset, change, parameters.size, rng, parameters.below)
-    diagnostics = Diagnostics(
-        evicted=tuple(client for client in state.subset if client not in subset),
-        admitted=tuple(client for client in subset if client not in state.subset),
+    population, subset, known = yield from settle(
+        population, subset, state.contributions, parameters, rng
     )
+    diagnostics = Diagnostics.between(state.subset, subset)
     if subset == state.subset:
-        kept = State(population, subset, state.contributions, state.fused)
-        return kept, diagnostics
-    return (yield from build(population, subset, state.contributions)), diagnostics
+        return State(population, subset, state.contributions, state.fused), diagnostics
+    return (yield from build(population, subset, known)), diagnostics
+
+
+def settle(
+    population: tuple[Client, ...],
+    subset: tuple[Client, ...],
+    known: Mapping[Client, Contribution],
+    parameters: Parameters,
+    rng: np.random.Generator,
+) -> Work[tuple[tuple[Client, ...], tuple[Client, ...], Mapping[Client, Contribution]]]:
+    """Train the members not `known`, until all are; who is refused departs and is replaced.
+
+    Returns
+    -------
+    population, subset : tuple of Client
+        Without those who were refused.
+    known : mapping of Client to Contribution
+        Of at least the members.
+
+    Raises
+    ------
+    EditError
+        If nobody is left, or fewer than P in strict mode.
+    """
+    while new := tuple(client for client in subset if client not in known):
+        trained: dict[Client, Contribution] = yield Train(new)
+        known = {**known, **trained}
+        refused = Change.of(departures=(client for client in new if client not in trained))
+        subset = couple(population, subset, refused, parameters.size, rng, parameters.below)
+        population = refused.applied(population)
+        if not subset:
+            raise EditError("no client delivered a usable contribution")
+    return population, subset, known
 
 
 def build(

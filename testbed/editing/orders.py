@@ -11,6 +11,9 @@ order          answer
 `Tune`         ``dict[Client, State]``
 `Fuse`         `testbed.fusion.fsosa.Fused`
 ============== ==========================================
+
+Clients whose upload was refused are missing from the first two answers; a method goes on as
+if they had left.  Clients stand in the order's order.
 """
 
 from collections.abc import Generator

@@ -35,8 +35,6 @@ def apply(
             "set editing.below_subset=shrink or lower editing.rho"
         )
     subset = draw(population, parameters.size, rng)
-    rebuilt = yield from fsosa.build(population, subset, {})
-    return rebuilt, Diagnostics(
-        evicted=tuple(client for client in state.subset if client not in subset),
-        admitted=tuple(client for client in subset if client not in state.subset),
-    )
+    population, subset, trained = yield from fsosa.settle(population, subset, {}, parameters, rng)
+    rebuilt = yield from fsosa.build(population, subset, trained)
+    return rebuilt, Diagnostics.between(state.subset, subset)

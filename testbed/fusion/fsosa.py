@@ -11,6 +11,8 @@ F = sum_k F_k,  b = sum_k F_k W_k
 r          : b - F W_bar = sum_k F_k (W_k - W_bar)
 tau        : damping, c tr(F) / (o i)
 
+The clients may have conditioned their F_k (`testbed.learning.conditioning`).
+
 The projection of W_bar onto {F W = b} is W* = W_bar + F^+ r.  The same point comes from
 F delta = r by conjugate gradients started at delta = 0; the dual system of the paper has
 matrix F^2 and hence the squared condition number.  With damping, (F + tau I) delta = r
@@ -22,12 +24,13 @@ subsets give equal bits whatever the history of edits.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 from torch import Tensor
 
+from testbed.config.schema import FusionConfig
 from testbed.errors import FusionError
+from testbed.fusion.buffers import pooled
 from testbed.fusion.kronecker import KroneckerSum
 from testbed.fusion.solver import Solve
 from testbed.learning.blocks import Block, matrix, parameters
@@ -41,20 +44,32 @@ class Projection:
 
     Attributes
     ----------
-    normalise : {"trace", "none"}
-        ``trace`` divides each client's block by its own trace, which is known to the
-        client alone and therefore keeps the statistics additive.
     damping : float
         c; zero asks for the plain projection.
+    output_damping : float or None
+        c of the output layer (the last block that is no norm layer), where clients with few
+        labels disagree most; None: as everywhere.
     rtol : float
         Relative residual at which conjugate gradients stop.
     max_iterations : int
     """
 
-    normalise: Literal["trace", "none"] = "trace"
     damping: float = 0.1
+    output_damping: float | None = None
     rtol: float = 1e-6
-    max_iterations: int = 500
+    max_iterations: int = 2000
+
+    @classmethod
+    def from_config(cls, config: FusionConfig) -> "Projection":
+        """Take what the coordinator does; conditioning is the clients'."""
+        return cls(config.damping, config.output_damping, config.rtol, config.max_iterations)
+
+    def damping_of(self, block: Block, blocks: Sequence[Block]) -> float:
+        """Return c of one of a model's blocks."""
+        output = [each for each in blocks if not each.norm][-1:]
+        if self.output_damping is not None and [block] == output:
+            return self.output_damping
+        return self.damping
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,7 +93,8 @@ def fuse(
 ) -> Fused:
     """Fuse the contributions of a subset, given in canonical order.
 
-    Parameters not covered by a block take the plain mean.
+    Parameters not covered by a block take the plain mean; buffers follow
+    `testbed.fusion.buffers`.
 
     Raises
     ------
@@ -93,66 +109,54 @@ def fuse(
                 "a contribution holds NaN or infinite numbers: its training diverged; "
                 "lower learning.lr"
             )
-    model = _mean_state(contributions)
+    model = _mean_state(contributions) | pooled(contributions)
     solves = {}
     for block in blocks:
-        w, solves[block.name] = _project(contributions, block, projection)
+        damping = projection.damping_of(block, blocks)
+        w, solves[block.name] = _project(contributions, block, damping, projection)
         for name, value in parameters(block, w).items():
             model[name] = value.to(model[name].dtype)
     return Fused(model=model, solves=solves)
 
 
 def _project(
-    contributions: Sequence[Contribution], block: Block, projection: Projection
+    contributions: Sequence[Contribution], block: Block, damping: float, projection: Projection
 ) -> tuple[Tensor, Solve]:
     """Return W* (o x i, float64) of one block."""
     w = torch.stack([matrix(block, each.model).double() for each in contributions])
     mean = w.mean(dim=0)
     factors = [each.fisher[block.name] for each in contributions]
     if isinstance(factors[0], Kronecker):
-        delta, solve = _kronecker(w - mean, factors, projection)
+        delta, solve = _kronecker(w - mean, factors, damping, projection)
     else:
-        delta, solve = _diagonal(w - mean, factors, projection)
+        delta, solve = _diagonal(w - mean, factors, damping)
     return mean + delta, solve
 
 
 def _kronecker(
-    offsets: Tensor, factors: Sequence[object], projection: Projection
+    offsets: Tensor, factors: Sequence[object], damping: float, projection: Projection
 ) -> tuple[Tensor, Solve]:
     """Solve sum_k G_k delta A_k + tau delta = sum_k G_k (W_k - W_bar) A_k."""
     pairs = [factor for factor in factors if isinstance(factor, Kronecker)]
     a = torch.stack([pair.a.double() for pair in pairs])
     g = torch.stack([pair.g.double() for pair in pairs])
-    traces = _trace(a) * _trace(g)
-    if projection.normalise == "trace":
-        g = g * _inverse(traces)[:, None, None]
-        traces = (traces > 0).double()
-    tau = projection.damping * float(traces.sum()) / offsets[0].numel()
+    tau = damping * float((_traces(a) * _traces(g)).sum()) / offsets[0].numel()
     rhs = (g @ offsets @ a).sum(dim=0)
     return KroneckerSum(g, a, tau).solve(rhs, projection.rtol, projection.max_iterations)
 
 
-def _diagonal(
-    offsets: Tensor, factors: Sequence[object], projection: Projection
-) -> tuple[Tensor, Solve]:
+def _diagonal(offsets: Tensor, factors: Sequence[object], damping: float) -> tuple[Tensor, Solve]:
     """Solve the diagonal system in closed form; coordinates without Fisher keep the mean."""
     f = torch.stack([factor.f.double() for factor in factors if isinstance(factor, Diagonal)])
-    if projection.normalise == "trace":
-        f = f * _inverse(f.sum(dim=(1, 2)))[:, None, None]
     total = f.sum(dim=0)
-    tau = projection.damping * float(total.sum()) / total.numel()
+    damped = total + damping * float(total.sum()) / total.numel()
     rhs = (f * offsets).sum(dim=0)
-    delta = rhs * _inverse(total + tau)
+    delta = torch.where(damped > 0, rhs / torch.where(damped > 0, damped, 1.0), 0.0)
     return delta, Solve(iterations=0, residual=0.0, converged=True)
 
 
-def _trace(matrices: Tensor) -> Tensor:
+def _traces(matrices: Tensor) -> Tensor:
     return matrices.diagonal(dim1=1, dim2=2).sum(dim=1)
-
-
-def _inverse(values: Tensor) -> Tensor:
-    """1 / values, and 0 where a value is 0: a block without information stays without weight."""
-    return torch.where(values > 0, 1 / values.clamp_min(torch.finfo(values.dtype).tiny), 0.0)
 
 
 def _mean_state(contributions: Sequence[Contribution]) -> dict[str, Tensor]:

@@ -18,17 +18,18 @@ itself a Kronecker product, so it has no cheap inverse; what makes it fast is
 Without damping plain conjugate gradients run in float64.  Memory is O(P (o^2 + i^2)).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 
 import torch
 from torch import Tensor
 
 from testbed.fusion.solver import Solve, conjugate_gradients
 
-_COARSE = 600
-_COARSE_SHARE = 4  # the coarse block covers at most a quarter of the unknowns
-_INNER_RTOL = 1e-4
+_COARSE, _COARSE_MOST = 3.0, 2000  # rows of the coarse block: 3 sqrt(unknowns), at most 2000
+_COARSE_LEAST = 4  # and at most a quarter of the unknowns
+_INNER_RTOL = 1e-3
 _NEGLECTED = 0.01  # share of tau by which a low-rank factor may be off
 
 
@@ -69,33 +70,38 @@ class KroneckerSum:
         return _refine(scaled, rhs / scale, rtol, max_iterations)
 
 
-def _product(
-    g: Tensor, right: Tensor, tau: float, left: Tensor | None = None
-) -> Callable[[Tensor], Tensor]:
-    """Return v -> sum_k G_k v R_k L_k + tau v, with R_k (P, i, r) and L_k (P, r, i).
+def _product(g: Tensor, a: Tensor, tau: float) -> Callable[[Tensor], Tensor]:
+    """Return v -> sum_k G_k v A_k + tau v.
 
-    Without `left`, R_k is A_k itself.  Large products replace 2 P small ones: first
-    v [R_1 ... R_P], then [G_1 ... G_P] applied to the stacked results.
+    Two large products replace 2 P small ones: first v [A_1 ... A_P], then [G_1 ... G_P]
+    applied to the stacked results.
     """
-    clients, i, r = right.shape
-    o = g.shape[1]
-    wide = right.transpose(0, 1).reshape(i, clients * r)
-    if left is None:
-        rows = g.transpose(0, 1).reshape(o, clients * o)
+    clients, o, i = len(g), g.shape[1], a.shape[1]
+    wide = a.transpose(0, 1).reshape(i, clients * i)
+    rows = g.transpose(0, 1).reshape(o, clients * o)
 
-        def full(v: Tensor) -> Tensor:
-            stacked = (v @ wide).view(o, clients, r).transpose(0, 1).reshape(clients * o, r)
-            return torch.addmm(v, rows, stacked, beta=tau)
+    def product(v: Tensor) -> Tensor:
+        stacked = (v @ wide).view(o, clients, i).transpose(0, 1).reshape(clients * o, i)
+        return torch.addmm(v, rows, stacked, beta=tau)
 
-        return full
-    tall = left.reshape(clients * r, i)
+    return product
 
-    def factored(v: Tensor) -> Tensor:
-        stacked = (v @ wide).view(o, clients, r).transpose(0, 1)
-        middle = torch.bmm(g, stacked).transpose(0, 1).reshape(o, clients * r)
-        return torch.addmm(v, middle, tall, beta=tau)
 
-    return factored
+def _low_rank_product(g: Tensor, u: Sequence[Tensor], tau: float) -> Callable[[Tensor], Tensor]:
+    """Return v -> sum_k G_k v U_k^T U_k + tau v, with U_k of shape (r_k, i)."""
+    tall = torch.cat(list(u))
+    wide = tall.T.contiguous()
+    bounds = [0, *accumulate(len(each) for each in u)]
+    spans = [slice(a, b) for a, b in pairwise(bounds)]
+
+    def product(v: Tensor) -> Tensor:
+        right = v @ wide
+        left = torch.empty_like(right)
+        for each, span in zip(g, spans, strict=True):
+            left[:, span] = each @ right[:, span]
+        return torch.addmm(v, left, tall, beta=tau)
+
+    return product
 
 
 def _refine(
@@ -115,7 +121,7 @@ def _refine(
         step, solve = conjugate_gradients(
             operator,
             basis.rotate(residual / scale).float(),
-            max(_INNER_RTOL, 0.5 * rtol / reached),
+            max(_INNER_RTOL, 0.8 * rtol / reached),
             (max_iterations - iterations + 1) // 2,
             precondition,
         )
@@ -129,7 +135,7 @@ def _refine(
     if reached > rtol and iterations < max_iterations:
         # Float32 cannot follow, or the preconditioner misleads: go on the plain way.
         step, solve = conjugate_gradients(
-            true, residual, 0.5 * rtol / reached, max_iterations - iterations
+            true, residual, 0.8 * rtol / reached, max_iterations - iterations
         )
         x, iterations = x + step, iterations + solve.iterations
         reached = float((rhs - true(x)).norm()) / norm
@@ -138,13 +144,26 @@ def _refine(
 
 @dataclass(frozen=True, eq=False)
 class _Basis:
-    """The system in the eigenbases of the summed factors."""
+    """The system in the eigenbases of the summed factors.
+
+    Attributes
+    ----------
+    u_g, u_a : Tensor, shapes (o, o) and (i, i)
+        Orthogonal.
+    g : Tensor, shape (P, o, o)
+        Rotated G_k.
+    a : Tensor, shape (P, i, i), or None
+        Rotated A_k, unless `u` stands for them.
+    u : sequence of P Tensors, shapes (r_k, i), or None
+        Rotated low-rank factors, A_k = U_k^T U_k.
+    tau : float
+    """
 
     u_g: Tensor
     u_a: Tensor
     g: Tensor
-    a: Tensor
-    low_rank: Tensor | None
+    a: Tensor | None
+    u: Sequence[Tensor] | None
     tau: float
 
     @classmethod
@@ -153,8 +172,9 @@ class _Basis:
         u_a = torch.linalg.eigh(system.a.sum(dim=0)).eigenvectors
         g = u_g.T @ system.g @ u_g
         u = _low_rank(system)
-        a = u_a.T @ system.a @ u_a
-        return cls(u_g, u_a, g, a, None if u is None else u @ u_a, system.tau)
+        if u is None:
+            return cls(u_g, u_a, g, u_a.T @ system.a @ u_a, None, system.tau)
+        return cls(u_g, u_a, g, None, [each @ u_a for each in u], system.tau)
 
     def rotate(self, v: Tensor) -> Tensor:
         return self.u_g.T @ v @ self.u_a
@@ -165,20 +185,29 @@ class _Basis:
     def operator(self) -> Callable[[Tensor], Tensor]:
         """Return v -> F v in float32, up to what the low-rank factors neglect."""
         g = self.g.float()
-        if self.low_rank is None:
-            return _product(g, self.a.float(), self.tau)
-        u = self.low_rank.float()
-        return _product(g, u.transpose(1, 2), self.tau, left=u)
+        if self.u is None:
+            return _product(g, self._full_a().float(), self.tau)
+        return _low_rank_product(g, [each.float() for each in self.u], self.tau)
 
     def preconditioner(self) -> Callable[[Tensor], Tensor]:
         """Exact inverse on the largest diagonal entries, diagonal elsewhere."""
-        diagonal = _diagonals(self.g).T @ _diagonals(self.a) + self.tau
-        coarse = min(_COARSE, diagonal.numel() // _COARSE_SHARE)
-        chosen = diagonal.flatten().topk(coarse).indices
-        rows, columns = chosen // diagonal.shape[1], chosen % diagonal.shape[1]
-        block = torch.zeros(coarse, coarse, dtype=torch.float64)
-        for g, a in zip(self.g, self.a, strict=True):
-            block.addcmul_(g[rows][:, rows], a[columns][:, columns])
+        if self.u is None:
+            a_diagonals = _diagonals(self._full_a())
+        else:
+            a_diagonals = torch.stack([each.square().sum(dim=0) for each in self.u])
+        diagonal = _diagonals(self.g).T @ a_diagonals + self.tau
+        unknowns, i = diagonal.numel(), diagonal.shape[1]
+        size = min(round(_COARSE * unknowns**0.5), _COARSE_MOST, unknowns // _COARSE_LEAST)
+        chosen = diagonal.flatten().topk(size).indices
+        rows, columns = chosen // i, chosen % i
+        block = torch.zeros(size, size, dtype=torch.float64)
+        for client in range(len(self.g)):
+            g = self.g[client][rows][:, rows]
+            if self.u is None:
+                block.addcmul_(g, self._full_a()[client][columns][:, columns])
+            else:
+                u = self.u[client][:, columns]
+                block.addcmul_(g, u.T @ u)
         block.diagonal().add_(self.tau)
         inverse = torch.cholesky_inverse(torch.linalg.cholesky(block)).float()
         reciprocal = (1 / diagonal).float()
@@ -190,25 +219,34 @@ class _Basis:
 
         return precondition
 
+    def _full_a(self) -> Tensor:
+        if self.a is None:
+            raise RuntimeError("the rotated A_k were replaced by their low-rank factors")
+        return self.a
 
-def _low_rank(system: KroneckerSum) -> Tensor | None:
-    """Return U (P, r, i) with A_k close to U_k^T U_k, or None where that does not pay.
+
+def _low_rank(system: KroneckerSum) -> list[Tensor] | None:
+    """Return U_k (r_k, i) with A_k close to U_k^T U_k, or None where that does not pay.
 
     Pivoted Cholesky, all clients in step; a client is done once what is left of it is a
     small share of tau in F.
     """
     clients, o, i = len(system.a), system.g.shape[1], system.a.shape[1]
-    limit = i * (i + o) // (2 * i + o)  # where U_k stops being cheaper than A_k
+    most = clients * i * (i + o) // (2 * i + o)  # ranks at which the U_k cost what the A_k do
     tiny = torch.finfo(system.a.dtype).tiny
     tolerance = _NEGLECTED * system.tau / _diagonals(system.g).sum(dim=1).clamp_min(tiny)
     everyone = torch.arange(clients)
     left = _diagonals(system.a).clone()
-    u = system.a.new_zeros(clients, limit, i)
-    for rank in range(limit):
+    u = system.a.new_zeros(clients, i, i)
+    ranks = torch.zeros(clients, dtype=torch.long)
+    for rank in range(i):
         pivot, column = left.max(dim=1)
         open_ = pivot > tolerance
         if not bool(open_.any()):
-            return u[:, :rank]
+            return [each[:r] for each, r in zip(u, ranks.tolist(), strict=True)]
+        ranks += open_
+        if int(ranks.sum()) >= most:
+            return None
         known = u[everyone, :rank, column]
         row = system.a[everyone, column] - torch.bmm(known.unsqueeze(1), u[:, :rank]).squeeze(1)
         row *= torch.where(open_, pivot.clamp_min(tiny).rsqrt(), 0.0).unsqueeze(1)

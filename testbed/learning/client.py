@@ -14,9 +14,12 @@ from torch import Tensor, nn
 from testbed.config import Experiment
 from testbed.data import Dataset, load_dataset, partition
 from testbed.learning.blocks import State
-from testbed.learning.contribution import Contribution
+from testbed.learning.compression import FULL, Upload
+from testbed.learning.conditioning import AS_COMPUTED, Conditioning, condition
+from testbed.learning.contribution import Contribution, received
 from testbed.learning.evaluation import Score, evaluate
-from testbed.learning.fisher import Estimator, Kind, fisher
+from testbed.learning.factors import Kind
+from testbed.learning.fisher import Estimator, fisher
 from testbed.learning.models import Shape, build
 from testbed.learning.training import Recipe, train
 from testbed.streams import Streams
@@ -39,6 +42,10 @@ class Task:
     kind : {"kfac", "diagonal"}
     estimator : {"exact", "sampled", "empirical"}
     streams : Streams
+    conditioning : Conditioning
+        What a client does to its Fisher blocks before it sends them.
+    upload : Upload
+        The form in which the Fisher is sent.
     """
 
     dataset: Dataset
@@ -49,6 +56,8 @@ class Task:
     kind: Kind
     estimator: Estimator
     streams: Streams
+    conditioning: Conditioning = AS_COMPUTED
+    upload: Upload = FULL
 
     @property
     def shape(self) -> Shape:
@@ -92,6 +101,8 @@ def prepare(experiment: Experiment, seed: int) -> Task:
         kind=experiment.fisher.kind,
         estimator=experiment.fisher.estimator,
         streams=streams,
+        conditioning=Conditioning(experiment.fusion.temper, experiment.fusion.normalise),
+        upload=Upload(experiment.fisher.upload, experiment.fisher.rank),
     )
 
 
@@ -103,11 +114,12 @@ def train_client(task: Task, part: int, start: State) -> dict[str, Tensor]:
 
 
 def inform(task: Task, part: int, state: State) -> Contribution:
-    """Add a partition's Fisher information to its trained `state`."""
+    """Add a partition's Fisher to its trained `state`; return what the coordinator receives."""
     pictures, labels = task.samples(part)
     rng = task.streams.rng("client", part, "labels")
     blocks = fisher(task.model, state, pictures, labels, task.kind, task.estimator, rng)
-    return Contribution(samples=len(labels), model=state, fisher=blocks)
+    blocks = condition(blocks, len(labels), task.conditioning)
+    return received(Contribution(len(labels), state, blocks), task.upload)
 
 
 def score(task: Task, state: State) -> Score:

@@ -1,6 +1,5 @@
 """What a client sends: its model and its Fisher information, as one safetensors message."""
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -10,9 +9,17 @@ from torch import Tensor
 
 from testbed.errors import FusionError
 from testbed.learning.blocks import Block, State
-from testbed.learning.fisher import Diagonal, Factor, Fisher, Kind, Kronecker
+from testbed.learning.compression import (
+    FULL,
+    Upload,
+    decode,
+    decode_diagonal,
+    encode,
+    encode_diagonal,
+)
+from testbed.learning.factors import Diagonal, Factor, Fisher, Kind, Kronecker, zero
 
-_MODEL, _A, _G, _F = "model/", "fisher.a/", "fisher.g/", "fisher.f/"
+_MODEL, _FISHER = "model/", "fisher."
 # A tensor and not metadata, so that every contribution of a run has the same size.
 _SAMPLES = "samples"
 
@@ -59,21 +66,21 @@ def deserialise_model(message: bytes) -> dict[str, Tensor]:
     return {name.removeprefix(_MODEL): value for name, value in load(message).items()}
 
 
-def serialise(contribution: Contribution) -> bytes:
-    """Return a contribution as a safetensors message; symmetric factors are packed."""
+def serialise(contribution: Contribution, upload: Upload = FULL) -> bytes:
+    """Return a contribution as a safetensors message, its Fisher in the form of `upload`."""
     tensors = {_MODEL + name: value.contiguous() for name, value in contribution.model.items()}
     for name, factor in contribution.fisher.items():
         if isinstance(factor, Kronecker):
-            tensors[_A + name] = _pack(factor.a)
-            tensors[_G + name] = _pack(factor.g)
+            parts = encode("a", factor.a, upload) | encode("g", factor.g, upload)
         else:
-            tensors[_F + name] = factor.f.contiguous()
+            parts = encode_diagonal("f", factor.f, upload)
+        tensors |= {f"{_FISHER}{part}/{name}": value for part, value in parts.items()}
     tensors[_SAMPLES] = torch.tensor([contribution.samples])
     return save(tensors)
 
 
 def deserialise(message: bytes) -> Contribution:
-    """Invert `serialise`.
+    """Return the contribution that was received, in full form.
 
     Raises
     ------
@@ -83,28 +90,39 @@ def deserialise(message: bytes) -> Contribution:
     try:
         tensors = load(message)
         samples = int(tensors[_SAMPLES])
-        fisher: dict[str, Factor] = {}
-        for name, value in tensors.items():
-            if name.startswith(_A):
-                block = name.removeprefix(_A)
-                fisher[block] = Kronecker(_unpack(value), _unpack(tensors[_G + block]))
-            elif name.startswith(_F):
-                fisher[name.removeprefix(_F)] = Diagonal(value)
+        blocks: dict[str, dict[str, Tensor]] = {}
+        for key, value in tensors.items():
+            if key.startswith(_FISHER):
+                part, _, name = key.removeprefix(_FISHER).partition("/")
+                blocks.setdefault(name, {})[part] = value
+        fisher = {name: _factor(parts) for name, parts in blocks.items()}
     except Exception as error:  # safetensors raises its own, undocumented types
         raise FusionError(f"not a contribution message: {error}") from error
     return Contribution(samples, _model_part(tensors), fisher)
 
 
-def contribution_bytes(model: State, blocks: Sequence[Block], kind: Kind) -> int:
+def received(contribution: Contribution, upload: Upload) -> Contribution:
+    """Return what the coordinator has after `contribution` was sent in the form of `upload`.
+
+    Numbers that are not finite have no reduced form and arrive as they are, to be refused.
+    """
+    if upload.form == "full" or not contribution.finite():
+        return contribution
+    return deserialise(serialise(contribution, upload))
+
+
+def contribution_bytes(
+    model: State, blocks: Sequence[Block], kind: Kind, upload: Upload = FULL
+) -> int:
     """Return the serialised size of any contribution with these shapes."""
-    fisher: dict[str, Factor] = {}
-    for block in blocks:
-        if kind == "kfac":
-            square = torch.zeros(block.columns, block.columns)
-            fisher[block.name] = Kronecker(square, torch.zeros(block.rows, block.rows))
-        else:
-            fisher[block.name] = Diagonal(torch.zeros(block.rows, block.columns))
-    return len(serialise(Contribution(samples=0, model=model, fisher=fisher)))
+    fisher = {block.name: zero(block, kind) for block in blocks}
+    return len(serialise(Contribution(samples=0, model=model, fisher=fisher), upload))
+
+
+def _factor(parts: Mapping[str, Tensor]) -> Factor:
+    if any(part.startswith("f") for part in parts):
+        return Diagonal(decode_diagonal("f", parts))
+    return Kronecker(decode("a", parts), decode("g", parts))
 
 
 def _model_part(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -113,18 +131,3 @@ def _model_part(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
         for name, value in tensors.items()
         if name.startswith(_MODEL)
     }
-
-
-def _pack(factor: Tensor) -> Tensor:
-    """Keep the upper triangle of a symmetric matrix (k, k) as k (k + 1) / 2 numbers."""
-    rows, columns = torch.triu_indices(*factor.shape)
-    return factor[rows, columns]
-
-
-def _unpack(packed: Tensor) -> Tensor:
-    size = (math.isqrt(8 * packed.numel() + 1) - 1) // 2
-    factor = packed.new_zeros(size, size)
-    rows, columns = torch.triu_indices(size, size)
-    factor[rows, columns] = packed
-    factor[columns, rows] = packed
-    return factor

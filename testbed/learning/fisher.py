@@ -12,11 +12,14 @@ T : number of locations of a convolution (1 for Linear).
 samples, so each client's statistic is self-contained and F = sum_i F_i needs no data
 sizes.  For convolutions this is KFC, "expand" (Grosse and Martens 2016): A sums over
 locations, G averages over them.  The diagonal Fisher is the sum over samples of squared
-per-sample gradients, without the K-FAC approximation.
+per-sample gradients, without the K-FAC approximation.  BatchNorm and GroupNorm have a
+diagonal block in either case: with normalised inputs xhat the gradient is sum_t g xhat for
+the scale and sum_t g for the shift.
 
 Estimators of the expectation over labels y:
 
-``exact``     over the model's own predictive distribution, one backward pass per class;
+``exact``     over the model's own predictive distribution, in C - 1 backward passes for
+              C classes;
 ``sampled``   one label a sample drawn from it;
 ``empirical`` the true label.
 
@@ -24,49 +27,25 @@ Gradients are taken of layer *outputs* only, never of weights: a backward pass c
 of a training pass.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from testbed.learning.blocks import State, fused_modules
+from testbed.errors import FusionError
+from testbed.learning.accumulators import Accumulator, accumulator
+from testbed.learning.blocks import Block, State, blocks, fused_modules
+from testbed.learning.factors import Diagonal, Factor, Fisher, Kind, Kronecker, zero
 
-Kind = Literal["kfac", "diagonal"]
 Estimator = Literal["exact", "sampled", "empirical"]
 
-_BATCH = 500
+__all__ = ["Diagonal", "Estimator", "Factor", "Fisher", "Kind", "Kronecker", "fisher"]
 
-
-@dataclass(frozen=True, eq=False)
-class Kronecker:
-    """K-FAC factors of one block.
-
-    Attributes
-    ----------
-    a : Tensor, shape (i, i)
-        Input covariance, symmetric positive semi-definite.
-    g : Tensor, shape (o, o)
-        Output-gradient covariance, symmetric positive semi-definite.
-    """
-
-    a: Tensor
-    g: Tensor
-
-
-@dataclass(frozen=True, eq=False)
-class Diagonal:
-    """Diagonal Fisher of one block, ``f`` of shape (o, i), non-negative."""
-
-    f: Tensor
-
-
-Factor = Kronecker | Diagonal
-Fisher = Mapping[str, Factor]
+_BATCH = 200
 
 
 def fisher(
@@ -96,18 +75,31 @@ def fisher(
     Returns
     -------
     dict of str to Kronecker or Diagonal
-        One per block of the model, in float32.
+        One per block of the model, in the precision of its weights; normalisation layers
+        have a diagonal block whatever `kind` is.
+
+    Raises
+    ------
+    FusionError
+        If a layer has no Fisher block of its own: called twice in a forward pass, sharing
+        a parameter with another, or coupling the samples of a batch.
     """
     model.load_state_dict(dict(state))
     model.eval()
-    sums: _Sums = _KroneckerSums(len(labels)) if kind == "kfac" else _DiagonalSums()
-    with _watched(model, sums) as sources:
+    sums: dict[str, Accumulator] = {}
+    with _watched(model, kind, sums) as outputs:
         for x, y in zip(torch.split(pictures, _BATCH), torch.split(labels, _BATCH), strict=True):
-            sources.clear()
+            outputs.clear()
             logits = model(x)
+            starts = [output for output in outputs.values() if output.is_leaf]
             for vector in _output_gradients(logits.detach(), y, estimator, rng):
-                torch.autograd.grad(logits, sources, vector, retain_graph=True)
-    return sums.factors()
+                torch.autograd.grad(logits, starts, vector, retain_graph=True, allow_unused=True)
+    return {
+        block.name: sums[block.name].factor(len(labels))
+        if block.name in sums
+        else zero(block, kind)  # the layer took no part
+        for block in blocks(model)
+    }
 
 
 def _output_gradients(
@@ -115,14 +107,22 @@ def _output_gradients(
 ) -> Iterator[Tensor]:
     """Yield vectors v (n, C) with sum over vectors of v v^T = E_y[(e_y - p)(e_y - p)^T].
 
-    ``e_y - p`` is the gradient of log p(y | x) with respect to the logits.
+    ``e_y - p`` is the gradient of log p(y | x) with respect to the logits.  Its covariance
+    over the model's own labels is diag(p) - p p^T, of rank C - 1.  The exact estimator
+    yields the C - 1 columns of the Cholesky factor of that matrix: column c is e_c minus
+    the distribution of labels beyond c, times the root of p_c q / (p_c + q), where q is the
+    probability of those labels (Tanabe and Sagae 1992).
     """
     p = functional.softmax(logits, dim=1)
     classes = p.shape[1]
     if estimator == "exact":
-        for c in range(classes):
-            onehot = functional.one_hot(torch.tensor(c), classes)
-            yield p[:, c : c + 1].sqrt() * (onehot - p)
+        tiny = torch.finfo(p.dtype).tiny
+        for c in range(classes - 1):
+            here, beyond = p[:, c : c + 1], p[:, c + 1 :]
+            q = beyond.sum(dim=1, keepdim=True)
+            scale = (here * q / (here + q).clamp_min(tiny)).sqrt()
+            column = torch.cat([scale, -scale * (beyond / q.clamp_min(tiny))], dim=1)
+            yield functional.pad(column, (c, 0))
         return
     if estimator == "sampled":
         draws = torch.from_numpy(rng.random((len(p), 1)))
@@ -130,98 +130,47 @@ def _output_gradients(
     yield functional.one_hot(labels, classes) - p
 
 
-class _Sums(Protocol):
-    """Running sums over the client's samples, block by block."""
-
-    def see_input(self, name: str, a: Tensor) -> None:
-        """Take a block's input rows, shape (n, T, i)."""
-
-    def see_gradient(self, name: str, g: Tensor) -> None:
-        """Take the gradient rows of one backward pass, shape (n, T, o)."""
-
-    def factors(self) -> dict[str, Factor]:
-        """Return the Fisher blocks."""
-
-
-class _KroneckerSums:
-    def __init__(self, samples: int) -> None:
-        self._samples = samples
-        self._a: dict[str, Tensor] = {}
-        self._g: dict[str, Tensor] = {}
-
-    def see_input(self, name: str, a: Tensor) -> None:
-        rows = a.flatten(0, 1)
-        _add(self._a, name, rows.T @ rows / self._samples)
-
-    def see_gradient(self, name: str, g: Tensor) -> None:
-        rows = g.flatten(0, 1)
-        _add(self._g, name, rows.T @ rows / g.shape[1])
-
-    def factors(self) -> dict[str, Factor]:
-        return {
-            name: Kronecker(_symmetric(a), _symmetric(self._g[name]))
-            for name, a in self._a.items()
-        }
-
-
-class _DiagonalSums:
-    def __init__(self) -> None:
-        self._rows: dict[str, Tensor] = {}
-        self._f: dict[str, Tensor] = {}
-
-    def see_input(self, name: str, a: Tensor) -> None:
-        self._rows[name] = a
-
-    def see_gradient(self, name: str, g: Tensor) -> None:
-        a = self._rows[name]
-        if a.shape[1] == 1:
-            _add(self._f, name, g[:, 0].square().T @ a[:, 0].square())
-        else:
-            _add(self._f, name, torch.bmm(g.transpose(1, 2), a).square().sum(dim=0))
-
-    def factors(self) -> dict[str, Factor]:
-        return {name: Diagonal(f) for name, f in self._f.items()}
-
-
-def _add(sums: dict[str, Tensor], name: str, term: Tensor) -> None:
-    sums[name] = sums[name] + term if name in sums else term
-
-
-def _symmetric(factor: Tensor) -> Tensor:
-    """Remove the last bits by which a product X^T X differs from its transpose."""
-    return (factor + factor.T) / 2
-
-
 @contextmanager
-def _watched(model: nn.Module, sums: _Sums) -> Iterator[list[Tensor]]:
-    """Watch the model's blocks; yield the outputs at which backward passes may end.
+def _watched(
+    model: nn.Module, kind: Kind, sums: dict[str, Accumulator]
+) -> Iterator[dict[str, Tensor]]:
+    """Feed `sums` with what the model's blocks see; yield their outputs of the last batch.
 
     The weights are frozen meanwhile, so that no pass computes their gradients.
     """
-    sources: list[Tensor] = []
+    outputs: dict[str, Tensor] = {}
 
-    def hook_for(name: str) -> Any:
+    def hook_for(block: Block) -> Any:
         def hook(module: Any, args: tuple[Tensor, ...], output: Tensor) -> Tensor | None:
-            sums.see_input(name, _input_rows(module, args[0].detach()))
+            if block.name in outputs:
+                raise FusionError(
+                    f"layer '{block.name}' is called more than once in a forward pass, so it "
+                    "has no single Fisher block; give each call a layer of its own"
+                )
+            x = args[0].detach()
+            if block.name not in sums:
+                sums[block.name] = accumulator(block, module, kind, x)
+            sums[block.name].see_input(x)
             # With frozen weights the graph starts here.  The clone lets an in-place
             # activation follow; a hook on the original still sees the right gradient.
             starts = not output.requires_grad
             if starts:
                 output = output.detach().requires_grad_()
-                sources.append(output)
-            output.register_hook(  # type: ignore[no-untyped-call]
-                lambda gradient: sums.see_gradient(name, _gradient_rows(gradient))
-            )
+            outputs[block.name] = output
+            output.register_hook(sums[block.name].see_gradient)  # type: ignore[no-untyped-call]
             return output.clone() if starts else None
 
         return hook
 
-    hooks = [module.register_forward_hook(hook_for(name)) for name, module in fused_modules(model)]
+    _refuse_coupled_samples(model)
+    hooks = [
+        module.register_forward_hook(hook_for(block)) for block, module in fused_modules(model)
+    ]
     trainable = [parameter for parameter in model.parameters() if parameter.requires_grad]
     for parameter in trainable:
         parameter.requires_grad_(False)
     try:
-        yield sources
+        yield outputs
     finally:
         for parameter in trainable:
             parameter.requires_grad_(True)
@@ -229,26 +178,11 @@ def _watched(model: nn.Module, sums: _Sums) -> Iterator[list[Tensor]]:
             hook.remove()
 
 
-def _input_rows(module: nn.Linear | nn.Conv2d, x: Tensor) -> Tensor:
-    """Return a layer's input as rows (n, T, i), the constant 1 last when it has a bias."""
-    if isinstance(module, nn.Linear):
-        rows = x.reshape(len(x), -1, x.shape[-1])
-    else:
-        # Column order (c, k, k) of unfold is that of weight.reshape(o, -1).
-        rows = functional.unfold(
-            x,
-            module.kernel_size,
-            dilation=module.dilation,
-            padding=module.padding,  # type: ignore[arg-type]  # a word only if asked for
-            stride=module.stride,
-        ).transpose(1, 2)
-    if module.bias is None:
-        return rows
-    return torch.cat([rows, rows.new_ones(*rows.shape[:2], 1)], dim=2)
-
-
-def _gradient_rows(gradient: Tensor) -> Tensor:
-    """Return an output gradient (n, o, ...) as rows (n, T, o)."""
-    if gradient.dim() == 2:
-        return gradient.unsqueeze(1)
-    return gradient.flatten(2).transpose(1, 2)
+def _refuse_coupled_samples(model: nn.Module) -> None:
+    """Refuse layers whose output for one picture depends on the others even in eval mode."""
+    for name, module in model.named_modules():
+        if isinstance(module, nn.modules.batchnorm._BatchNorm) and module.running_mean is None:
+            raise FusionError(
+                f"layer '{name}' keeps no running statistics, so pictures of a batch depend on "
+                "each other; set track_running_stats"
+            )

@@ -2,7 +2,9 @@
 
 A multiply-add counts as two.  A training pass costs three forward passes (forward, and
 backward to inputs and to weights); a Fisher pass costs one, since only gradients of layer
-outputs are taken.  The counts depend on shapes alone, never on learned weights.
+outputs are taken.  An exact Fisher takes C - 1 of them for C classes.  Input covariances are
+counted as products of patches, the textbook way, whatever shortcut `patches` finds.  The
+counts depend on shapes alone, never on learned weights.
 """
 
 from collections.abc import Callable
@@ -12,7 +14,8 @@ from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from testbed.learning.blocks import blocks, fused_modules
-from testbed.learning.fisher import Estimator, Kind
+from testbed.learning.factors import Kind
+from testbed.learning.fisher import Estimator
 from testbed.learning.models import Shape
 
 _TRAINING_PASSES = 3
@@ -20,6 +23,7 @@ _TRAINING_PASSES = 3
 
 def forward_flops(model: nn.Module, shape: Shape) -> int:
     """FLOPs of one forward pass for one picture of `shape` (c, h, w)."""
+    model.eval()  # one picture has no batch statistics
     with torch.no_grad(), FlopCounterMode(display=False) as counter:
         model(torch.zeros(1, *shape))
     return int(counter.get_total_flops())
@@ -34,12 +38,12 @@ def fisher_flops(
     model: nn.Module, shape: Shape, samples: int, classes: int, kind: Kind, estimator: Estimator
 ) -> int:
     """FLOPs of the Fisher on all of a client's samples."""
-    passes = classes if estimator == "exact" else 1
+    passes = classes - 1 if estimator == "exact" else 1
     per_sample = forward_flops(model, shape) * (1 + passes)
     locations = _locations(model, shape)
     for block in blocks(model):
-        o, i, t = block.rows, block.columns, locations[block.name]
-        if kind == "kfac":
+        o, i, t = block.rows, block.columns, locations.get(block.name, 0)
+        if kind == "kfac" and not block.norm:
             per_sample += 2 * t * (i * i + passes * o * o)
         else:
             per_sample += passes * 2 * t * i * o
@@ -51,7 +55,7 @@ def solve_flops(model: nn.Module, subset: int, kind: Kind, iterations: int) -> i
     total = 0
     for block in blocks(model):
         o, i = block.rows, block.columns
-        if kind == "kfac":
+        if kind == "kfac" and not block.norm:
             total += iterations * subset * 2 * (o * o * i + o * i * i)
         else:
             total += subset * 2 * o * i
@@ -59,16 +63,21 @@ def solve_flops(model: nn.Module, subset: int, kind: Kind, iterations: int) -> i
 
 
 def _locations(model: nn.Module, shape: Shape) -> dict[str, int]:
-    """T by block: output pixels of a convolution, 1 for a linear layer."""
+    """T by block: outputs of a channel for one picture, 1 for a linear layer on vectors."""
     seen: dict[str, int] = {}
 
     def hook_for(name: str) -> Callable[[nn.Module, object, torch.Tensor], None]:
         def hook(module: nn.Module, args: object, output: torch.Tensor) -> None:
-            seen[name] = output[0, 0].numel()
+            channels = output.shape[-1 if isinstance(module, nn.Linear) else 1]
+            seen[name] = output.numel() // channels
 
         return hook
 
-    hooks = [module.register_forward_hook(hook_for(name)) for name, module in fused_modules(model)]
+    model.eval()
+    hooks = [
+        module.register_forward_hook(hook_for(block.name))
+        for block, module in fused_modules(model)
+    ]
     with torch.no_grad():
         model(torch.zeros(1, *shape))
     for hook in hooks:

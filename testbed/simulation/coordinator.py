@@ -1,20 +1,20 @@
 """The coordinator as a SimPy process: a queue of edit requests, handled in order."""
 
 import time
-from collections import Counter
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import simpy
 
-from testbed.editing.clients import Change, Client
+from testbed.editing.clients import Client, normal_form
 from testbed.editing.fsosa import Diagnostics, Parameters
 from testbed.editing.methods import EditState, Method
 from testbed.editing.orders import Fuse, Order, Train, Tune, Work
-from testbed.errors import ScenarioError
+from testbed.errors import EditError, ScenarioError
 from testbed.execution import Executor
 from testbed.fusion.fsosa import Projection, fuse
+from testbed.learning.acceptance import inspect, inspect_model
 from testbed.learning.blocks import State as Model
 from testbed.learning.blocks import blocks
 from testbed.learning.client import Task, score
@@ -30,6 +30,25 @@ from testbed.simulation.vehicle import compute, serve, transfer
 
 Steps = list[Step]
 Events = Generator[simpy.Event, Any, Any]
+Upload = TypeVar("Upload")
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """An upload that could not be used; its client is treated as if it had left.
+
+    Attributes
+    ----------
+    request : int
+        In whose handling it came; 0 for the initial training.
+    client : Client
+    reason : str
+        In a few words.
+    """
+
+    request: int
+    client: Client
+    reason: str
 
 
 @dataclass
@@ -51,6 +70,10 @@ class Coordinator:
         Filled as the run goes.
     metrics : list of Metric
         One per handled request, the initial training first.
+    refusals : list of Refusal
+        Uploads that could not be used.
+    ignored : int
+        Requests without effect: a leave of somebody who is no client any more, a second join.
     state : EditState or None
         The method's state; None until the initial training is over.
     watch : callable
@@ -67,6 +90,8 @@ class Coordinator:
     handling: Literal["sequential", "batch"]
     ledger: Ledger = field(default_factory=Ledger)
     metrics: list[Metric] = field(default_factory=list)
+    refusals: list[Refusal] = field(default_factory=list)
+    ignored: int = 0
     state: EditState | None = None
     watch: Callable[[Sequence[LedgerRow]], None] = lambda rows: None
     _made: set[int] = field(default_factory=set)
@@ -86,17 +111,22 @@ class Coordinator:
         ------
         ScenarioError
             If the last client leaves: then there is nobody to make a model of.
+        EditError
+            If too few clients deliver a usable upload.
         """
         streams = self.task.streams
         work = self.method.init(population, parameters, streams.rng("coordinator", 0))
         state = yield from self._answer((), work)
         while (requests := (yield from self._next())) is not None:
-            change = _net(requests)
+            form = normal_form(state.population, ((each.kind, each.client) for each in requests))
+            change = form.change
+            self.ignored += len(form.ignored)
             if not change.applied(state.population):
                 raise ScenarioError(
                     f"no client is left after request {requests[-1].number}, at "
                     f"{requests[-1].time:g} s, so there is no model to release; raise "
                     "clients.initial, mobility.participation or the traffic's density"
+                    f"{self._refused()}"
                 )
             rng = streams.rng("coordinator", requests[-1].number)
             work = self.method.apply(state, change, parameters, rng)
@@ -117,14 +147,15 @@ class Coordinator:
         """Carry out one change, release the model, write it down; return the new state."""
         start = int(self.env.now)
         steps: Steps = []
-        result = yield from self._drive(work, steps)
+        number = requests[-1].number if requests else 0
+        result = yield from self._drive(work, number, steps)
         state, diagnostics = result if requests else (result, None)
-        triggered = bool(steps)
+        # Work whose result was refused does not make a new model.
+        triggered = self.state is None or state.fused is not self.state.fused
         self.state = state
         yield from self._release(steps, len(state.population), triggered)
         if triggered:
             self._score = self._evaluate(state.fused.model, steps)
-        number = requests[-1].number if requests else 0
         rows = self.account.rows(
             steps,
             number,
@@ -139,17 +170,43 @@ class Coordinator:
         self.watch(rows)
         return state
 
-    def _drive(self, work: Work[Any], steps: Steps) -> Events:
+    def _drive(self, work: Work[Any], number: int, steps: Steps) -> Events:
         """Feed a method's orders until it returns."""
+        known = len(self.refusals)
         try:
             order = next(work)
             while True:
-                answer = yield from self._execute(order, steps)
+                answer = yield from self._execute(order, number, steps)
                 order = work.send(answer)
         except StopIteration as finished:
             return finished.value
+        except EditError as error:
+            raise EditError(f"{error}{self._refused(known)}") from error
 
-    def _execute(self, order: Order, steps: Steps) -> Events:
+    def _refused(self, known: int = 0) -> str:
+        """Name the first refusal after the `known` ones, to end the line of an error."""
+        if len(self.refusals) == known:
+            return ""
+        first = self.refusals[known]
+        return (
+            f"; {len(self.refusals) - known} uploads were refused, the first of vehicle "
+            f"{first.client.vehicle}: {first.reason}; if training diverged, lower learning.lr"
+        )
+
+    def _usable(
+        self,
+        uploads: Mapping[Client, Upload],
+        number: int,
+        inspect: Callable[[Upload], str | None],
+    ) -> dict[Client, Upload]:
+        """Return the uploads that can be used, and write down who sent the others."""
+        reasons = {client: inspect(upload) for client, upload in uploads.items()}
+        self.refusals += [
+            Refusal(number, client, reason) for client, reason in reasons.items() if reason
+        ]
+        return {client: upload for client, upload in uploads.items() if not reasons[client]}
+
+    def _execute(self, order: Order, number: int, steps: Steps) -> Events:
         match order:
             case Train(clients):
                 trained = self.executor.train([client.partition for client in clients])
@@ -158,7 +215,12 @@ class Coordinator:
                     for client, one in zip(clients, trained, strict=True)
                 ]
                 yield self.env.all_of(jobs)
-                return {c: one.contribution for c, one in zip(clients, trained, strict=True)}
+                task, layers = self.task, blocks(self.task.model)
+                return self._usable(
+                    {c: one.contribution for c, one in zip(clients, trained, strict=True)},
+                    number,
+                    lambda sent: inspect(sent, layers, task.initial, task.kind),
+                )
             case Tune(clients, model):
                 tuned = self.executor.tune([client.partition for client in clients], model)
                 yield self.env.all_of(
@@ -167,7 +229,11 @@ class Coordinator:
                         for client, one in zip(clients, tuned, strict=True)
                     ]
                 )
-                return {c: one.model for c, one in zip(clients, tuned, strict=True)}
+                return self._usable(
+                    {c: one.model for c, one in zip(clients, tuned, strict=True)},
+                    number,
+                    lambda sent: inspect_model(sent, self.task.initial),
+                )
             case Fuse(contributions):
                 begin = time.perf_counter()
                 fused = fuse(contributions, blocks(self.task.model), self.projection)
@@ -258,21 +324,6 @@ class Coordinator:
                     converged=all(solve.converged for solve in solves),
                 )
             )
-
-
-def _net(requests: Sequence[EditRequest]) -> Change:
-    """Return what requests answered together change in the end.
-
-    A client may have come and gone several times while they waited; its joins and leaves
-    alternate, so their balance says whether it arrived, departed, or neither.
-    """
-    balance = Counter[Client]()
-    for request in requests:
-        balance[request.client] += 1 if request.kind == "join" else -1
-    return Change.of(
-        (client for client, count in balance.items() if count < 0),
-        (client for client, count in balance.items() if count > 0),
-    )
 
 
 def _kind(requests: Sequence[EditRequest]) -> RequestKind:

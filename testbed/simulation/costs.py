@@ -69,7 +69,9 @@ def costs(experiment: Experiment, task: Task) -> Costs:
         device=Device.from_config(experiment.device),
         server=Device.from_config(experiment.server),
         model_bytes=len(serialise_model(task.initial)),
-        contribution_bytes=contribution_bytes(task.initial, blocks(task.model), task.kind),
+        contribution_bytes=contribution_bytes(
+            task.initial, blocks(task.model), task.kind, task.upload
+        ),
         training={part: training * size for part, size in sizes.items()},
         fisher={part: fisher * size for part, size in sizes.items()},
         solve_per_member=solve_flops(

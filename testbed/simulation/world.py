@@ -18,7 +18,7 @@ from testbed.ledger import TARIFFS, LedgerRow
 from testbed.mobility import MobilityEvent, MobilitySource, Trace
 from testbed.simulation.billing import Account
 from testbed.simulation.clock import Moment, micros, seconds
-from testbed.simulation.coordinator import Coordinator
+from testbed.simulation.coordinator import Coordinator, Refusal
 from testbed.simulation.costs import costs
 from testbed.simulation.fleet import Fleet
 from testbed.simulation.metric import Metric
@@ -40,11 +40,11 @@ class Outcome:
     trace : Trace
         The membership events that were used, before participation.
     population_initial, subset_size : int
-        M0 and P.
+        M0 and P; M0 counts clients whose first contribution was refused.
     counts : mapping of str to int
-        Of the traffic and of the fleet.
+        Of the traffic, of the fleet and of the coordinator.
     warnings : tuple of str
-        Assumptions that did not hold, one sentence each.
+        Assumptions that did not hold and contributions that were refused, one sentence each.
     """
 
     ledger: tuple[LedgerRow, ...]
@@ -70,12 +70,13 @@ class World:
     events: list[MobilityEvent] = field(default_factory=list)
     covered: float = 0.0
     parameters: Parameters | None = None
+    _initial: int = 0
     _most: int = 0
     _reported: float = float("-inf")
 
     def __post_init__(self) -> None:
         experiment = self.experiment
-        editing, fusion = experiment.editing, experiment.fusion
+        editing = experiment.editing
         self.env = simpy.Environment(initial_time=0)
         self.fleet = Fleet(
             self.task.streams, experiment.clients.pool, experiment.mobility.participation
@@ -96,9 +97,7 @@ class World:
                 measured=experiment.time.mode == "measured",
             ),
             method=METHODS[self.method],
-            projection=Projection(
-                fusion.normalise, fusion.damping, fusion.rtol, fusion.max_iterations
-            ),
+            projection=Projection.from_config(experiment.fusion),
             handling=editing.handling,
             watch=self._count,
         )
@@ -124,15 +123,25 @@ class World:
             metrics=tuple(self.coordinator.metrics),
             model=self.coordinator.state.fused.model,
             trace=Trace(tuple(self.events), end=self.covered),
-            population_initial=self.coordinator.metrics[0].population,
+            population_initial=self._initial,
             subset_size=self.parameters.size,
             counts={
                 **self.source.counts(),
                 "requests": len(self.coordinator.metrics) - 1,
                 "without_partition": self.fleet.without_partition,
                 "not_participating": self.fleet.not_participating,
+                "refused": len(self.coordinator.refusals),
+                "ignored": self.coordinator.ignored,
             },
-            warnings=tuple(_warnings(self.coordinator.metrics, self.experiment)),
+            warnings=(
+                *_warnings(
+                    self.coordinator.metrics,
+                    self.experiment,
+                    self._initial,
+                    self.parameters.size,
+                ),
+                *map(_refused, self.coordinator.refusals),
+            ),
         )
 
     def _traffic(self) -> Generator[simpy.Event, Any, None]:
@@ -178,6 +187,7 @@ class World:
                 f"editing.rho {rho} of {len(population)} initial clients gives an empty subset "
                 "(P = 0); raise editing.rho or let more vehicles take part"
             )
+        self._initial = len(population)
         self.parameters = Parameters(size, self.experiment.editing.below_subset)
         self.env.process(self.coordinator.run(population, self.parameters))
 
@@ -223,10 +233,19 @@ class World:
         )
 
 
-def _warnings(metrics: Sequence[Metric], experiment: Experiment) -> list[str]:
+def _refused(refusal: Refusal) -> str:
+    vehicle, partition = refusal.client.vehicle, refusal.client.partition
+    return (
+        f"The upload of vehicle {vehicle} (partition {partition}) at request {refusal.request} "
+        f"was refused and the vehicle treated as if it had left: {refusal.reason}."
+    )
+
+
+def _warnings(
+    metrics: Sequence[Metric], experiment: Experiment, initial: int, size: int
+) -> list[str]:
     """Name the assumptions of the paper that did not hold in this run."""
     found = []
-    initial = metrics[0].population
     outside = [m for m in metrics if not initial / 2 <= m.population <= 2 * initial]
     if outside:
         found.append(
@@ -234,10 +253,10 @@ def _warnings(metrics: Sequence[Metric], experiment: Experiment) -> list[str]:
             f"{len(outside)} of {len(metrics) - 1} requests, first at request "
             f"{outside[0].request} with M = {outside[0].population}."
         )
-    shrunk = [m for m in metrics if m.subset < metrics[0].subset]
+    shrunk = [m for m in metrics if 0 < m.subset < size]  # 0: the method keeps no subset
     if shrunk:
         found.append(
-            f"The population fell below P = {metrics[0].subset} at {len(shrunk)} requests; "
+            f"The population fell below P = {size} at {len(shrunk)} requests; "
             "the subset shrank with it."
         )
     loose = [m for m in metrics if not m.converged]

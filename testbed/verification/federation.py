@@ -92,10 +92,7 @@ class Federation:
         cls, task: Task, experiment: Experiment, kind: Kind, fuse: Fusing = fuse
     ) -> "Federation":
         """Take the projection from the configuration and the Fisher's kind from `kind`."""
-        fusion = experiment.fusion
-        projection = Projection(
-            fusion.normalise, fusion.damping, fusion.rtol, fusion.max_iterations
-        )
+        projection = Projection.from_config(experiment.fusion)
         return cls(replace(task, kind=kind), projection, fuse)
 
     def drive(self, work: Generator[Order, Any, T]) -> T:

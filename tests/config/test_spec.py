@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from testbed.config import Experiment, canonical, load, spec_hash
 from testbed.config.spec import differences, keys
 
-DEFAULT_HASH = "bbac9759"
+DEFAULT_HASH = "8d5f34d0"
 
 
 def test_the_hash_of_the_defaults_is_pinned():
@@ -58,6 +58,8 @@ CHOICES = {
     "learning.model": "lenet",
     "fisher.kind": "diagonal",
     "fisher.estimator": "sampled",
+    "fisher.upload": "half",
+    "fusion.preset": "paper",
     "fusion.normalise": "none",
     "editing.methods": ["retrain"],
     "editing.handling": "batch",

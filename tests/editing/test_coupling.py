@@ -144,7 +144,11 @@ def test_insertion_with_p_over_m_is_caught(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_replacement_by_the_lowest_id_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(coupling, "draw", lambda clients, size, rng: tuple(sorted(clients))[:size])
+    monkeypatch.setattr(
+        coupling,
+        "_draw_outside",
+        lambda everyone, members, count, rng: [c for c in everyone if c not in members][:count],
+    )
     population, change = case(5, 1, 0)
     law = marginal(joint(population, change, 2))
     assert distance(law, uniform(change.applied(population), 2)) == Fraction(1, 5)
@@ -265,6 +269,32 @@ def test_strict_allows_exactly_p() -> None:
     population, change = case(4, 1, 0)
     after = couple(population, population[:3], change, 3, np.random.default_rng(0))
     assert after == change.applied(population)
+
+
+@pytest.mark.parametrize("below", ["strict", "shrink"])
+@pytest.mark.parametrize(("d", "a"), [(3, 2), (3, 3), (2, 3)])
+def test_a_batch_may_pass_below_p_in_between(below: str, d: int, a: int) -> None:
+    """M = 4, P = 3: after its departures alone one or two clients would be left."""
+    population, change = case(4, d, a)
+    after = change.applied(population)
+    law = joint(population, change, 3, below)
+    assert marginal(law) == uniform(after, 3)
+    assert changed(law) == 1 - Fraction(comb(4 - d, 3), comb(max(4, len(after)), 3)) == 1
+    assert replaced(law) == max(Fraction(3 * d, 4), Fraction(3 * a, len(after)))
+
+
+def test_the_draw_steps_over_members_wherever_they_stand() -> None:
+    population = clients(range(6))
+    for members in [(), (0, 1), (4, 5), (1, 3), (0, 2, 5), range(6)]:
+        inside = clients(members)
+
+        def run(rng, inside=inside):
+            return tuple(coupling._draw_outside(population, inside, 1, rng))
+
+        drawn = {found: probability for probability, found in every(run)}
+        outside = [client for client in population if client not in inside]
+        expected = {(one,): Fraction(1, len(outside)) for one in outside} or {(): Fraction(1)}
+        assert drawn == expected
 
 
 def test_a_change_that_does_not_fit_draws_nothing() -> None:

@@ -9,6 +9,7 @@ import torch
 from exact import clients
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from testbed.editing import fsosa
 from testbed.editing.clients import Change, Client
@@ -104,6 +105,32 @@ def test_an_untouched_subset_yields_no_orders_and_keeps_the_model(federation) ->
     assert after.contributions is state.contributions
     assert (done.evicted, done.admitted) == ((), ())
     assert after.population == tuple(c for c in state.population if c != outsider)
+
+
+class Operations(TorchDispatchMode):
+    """Counts what PyTorch is asked to do."""
+
+    count = 0
+
+    def __torch_dispatch__(self, function, types, arguments=(), keywords=None):
+        self.count += 1
+        return function(*arguments, **(keywords or {}))
+
+
+def test_an_untouched_subset_costs_no_numerical_work(federation) -> None:
+    home, seen = federation("kfac"), set()
+    state = home.drive(fsosa.init(clients(range(6)), P3, rng()))
+    outsider = next(client for client in state.population if client not in state.subset)
+    for seed in range(8):
+        home.orders.clear()
+        for change in (Change.of([outsider]), Change.of((), clients([9]))):
+            with Operations() as operations:
+                after, _ = home.drive(fsosa.apply(state, change, P3, rng(seed)))
+            touched = after.subset != state.subset
+            assert (operations.count > 0) == touched == bool(home.orders)
+            seen.add(touched)
+            home.orders.clear()
+    assert seen == {True, False}
 
 
 def test_a_departing_member_is_replaced_and_only_the_new_member_trains(federation) -> None:

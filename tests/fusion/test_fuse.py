@@ -6,7 +6,7 @@ tested.  Dense means Kronecker products formed in full and solved by `numpy.lina
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -14,10 +14,28 @@ import torch
 from torch import Tensor
 
 from testbed.errors import FusionError
-from testbed.fusion.fsosa import Fused, Projection, fuse
+from testbed.fusion import fsosa
+from testbed.fusion.fsosa import Fused
 from testbed.learning.blocks import Block
+from testbed.learning.conditioning import Conditioning, Normalise, condition
 from testbed.learning.contribution import Contribution
-from testbed.learning.fisher import Diagonal, Kronecker
+from testbed.learning.factors import Diagonal, Kronecker
+
+
+@dataclass(frozen=True)
+class Projection(fsosa.Projection):
+    """A projection, and what clients with one sample each do to their blocks before it."""
+
+    normalise: Normalise = "trace"
+
+
+def fuse(contributions: Sequence[Contribution], blocks: Sequence[Block], by: Projection) -> Fused:
+    conditioning = Conditioning(normalise=by.normalise)
+    received = [
+        replace(each, fisher=condition(each.fisher, 1, conditioning)) for each in contributions
+    ]
+    return fsosa.fuse(received, blocks, by)
+
 
 PLAIN = Projection(normalise="none", damping=0.0, rtol=1e-13, max_iterations=5000)
 TRACE = replace(PLAIN, normalise="trace")
@@ -161,7 +179,7 @@ def test_layers_of_real_size_and_steep_spectra(
     weights = [1 / trace for trace in traces(contributions)] if normalise == "trace" else None
     F, mean, r = dense(contributions, weights)
     damped = F + damping * np.trace(F) / len(F) * np.eye(len(F))
-    projection = Projection(normalise, damping)
+    projection = Projection(normalise=normalise, damping=damping)
     fused = fuse(contributions, [Block("fc", shape, bias=False)], projection)
     delta = vector(fused) - mean
     residual = np.linalg.norm(damped @ delta - r) / np.linalg.norm(r)
@@ -176,7 +194,7 @@ def test_layers_of_real_size_and_steep_spectra(
 def test_the_scale_of_the_fisher_does_not_matter(scale: float) -> None:
     """Confident clients have a Fisher near zero: F of order 1e-24 is solved like any other."""
     block = Block("fc", (20, 60), bias=False)
-    projection = Projection("none", rtol=1e-10)
+    projection = Projection(normalise="none", rtol=1e-10)
     one, other = (fuse(steep(5, (20, 60), 3, 60, s), [block], projection) for s in (1.0, scale))
     assert other.solves["fc"].converged
     np.testing.assert_allclose(vector(other), vector(one), atol=1e-8)
@@ -186,7 +204,7 @@ def test_a_solve_that_stops_early_says_how_far_it_came() -> None:
     contributions = steep(5, (20, 60), 6, 12)
     F, mean, r = dense(contributions)
     for damping in (0.0, 1e-6):
-        projection = Projection("none", damping, max_iterations=20)
+        projection = Projection(normalise="none", damping=damping, max_iterations=20)
         fused = fuse(contributions, [Block("fc", (20, 60), bias=False)], projection)
         damped = F + damping * np.trace(F) / len(F) * np.eye(len(F))
         residual = np.linalg.norm(damped @ (vector(fused) - mean) - r) / np.linalg.norm(r)

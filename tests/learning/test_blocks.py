@@ -5,10 +5,13 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from testbed.errors import FusionError
 from testbed.learning.blocks import Block, blocks, matrix, parameters
 
 LAYERS = {
     "linear": lambda bias: nn.Linear(5, 3, bias=bias),
+    "batch norm": lambda bias: nn.BatchNorm2d(3),
+    "group norm": lambda bias: nn.GroupNorm(2, 4),
     "conv": lambda bias: nn.Conv2d(2, 4, (3, 2), bias=bias),
 }
 
@@ -16,7 +19,7 @@ LAYERS = {
 def only_block(layer: nn.Module) -> tuple[Block, dict[str, torch.Tensor]]:
     model = nn.Sequential(layer)
     (block,) = blocks(model)
-    return block, dict(model.state_dict())
+    return block, {name: value.detach() for name, value in model.named_parameters()}
 
 
 @pytest.mark.parametrize("bias", [True, False])
@@ -57,14 +60,42 @@ def test_columns_of_a_convolution_are_in_the_order_of_unfold() -> None:
     torch.testing.assert_close(out, layer(x).flatten(2))
 
 
-def test_blocks_are_linear_and_ungrouped_convolutions_in_module_order() -> None:
+def test_blocks_are_layers_with_a_fisher_in_module_order() -> None:
     model = nn.Sequential(
-        nn.Conv2d(2, 4, 3),
+        nn.Conv2d(2, 4, 3, padding="same"),
         nn.BatchNorm2d(4),
         nn.Conv2d(4, 4, 3, groups=2),
-        nn.Sequential(nn.Flatten(), nn.Linear(16, 3, bias=False)),
+        nn.GroupNorm(2, 4),
+        nn.BatchNorm2d(4, affine=False),
+        nn.LayerNorm(3),
+        nn.Sequential(nn.Flatten(), nn.Linear(16, 3, bias=False), nn.BatchNorm1d(3)),
     )
     assert blocks(model) == (
         Block("0", (4, 2, 3, 3), bias=True),
-        Block("3.1", (3, 16), bias=False),
+        Block("1", (4,), bias=True, norm=True),
+        Block("3", (4,), bias=True, norm=True),
+        Block("6.1", (3, 16), bias=False),
+        Block("6.2", (3,), bias=True, norm=True),
     )
+
+
+def test_a_layer_with_a_frozen_parameter_is_no_block() -> None:
+    model = nn.Sequential(nn.Linear(2, 3), nn.Linear(3, 2), nn.BatchNorm1d(2))
+    model[0].weight.requires_grad_(False)
+    model[2].requires_grad_(False)
+    assert [block.name for block in blocks(model)] == ["1"]
+
+
+def test_layers_that_share_a_parameter_are_refused() -> None:
+    model = nn.Sequential(nn.Linear(3, 3), nn.ReLU(), nn.Linear(3, 3))
+    model[2].weight = model[0].weight
+    with pytest.raises(FusionError, match="'0' and '2' share a parameter"):
+        blocks(model)
+    assert len(blocks(nn.Sequential(model[0], nn.ReLU(), model[0]))) == 1  # one layer, once
+
+
+def test_a_normalisation_block_has_the_scales_in_row_0_and_the_shifts_in_row_1() -> None:
+    state = {"n.weight": torch.tensor([1.0, 2.0, 3.0]), "n.bias": torch.tensor([4.0, 5.0, 6.0])}
+    block = Block("n", (3,), bias=True, norm=True)
+    assert (block.rows, block.columns) == (2, 3)
+    assert matrix(block, state).tolist() == [[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]

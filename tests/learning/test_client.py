@@ -8,7 +8,8 @@ import torch
 
 from testbed.config import Experiment
 from testbed.learning.client import Task, inform, prepare, score, train_client
-from testbed.learning.contribution import serialise
+from testbed.learning.compression import Upload
+from testbed.learning.contribution import deserialise, serialise
 
 
 def experiment(**fisher: str) -> Experiment:
@@ -67,6 +68,16 @@ def test_sampled_labels_come_from_a_stream_of_their_own() -> None:
     assert not torch.equal(
         inform(sampled, 5, state).fisher["0"].g, inform(exact, 5, state).fisher["0"].g
     )
+
+
+@pytest.mark.parametrize("form", ["half", "low-rank"])
+def test_the_contribution_is_what_the_coordinator_receives(task: Task, form: str) -> None:
+    upload = Upload(form, rank=4)
+    sent = inform(task, 5, task.initial)
+    got = inform(replace(task, upload=upload), 5, task.initial)
+    assert serialise(got) == serialise(deserialise(serialise(sent, upload)))
+    assert serialise(got) != serialise(sent)
+    assert got.samples == sent.samples
 
 
 def test_a_task_holds_what_the_experiment_says(task: Task) -> None:

@@ -18,7 +18,7 @@ from testbed.learning.contribution import (
     serialise,
     serialise_model,
 )
-from testbed.learning.fisher import Kronecker, fisher
+from testbed.learning.fisher import Diagonal, Kronecker, fisher
 from testbed.learning.models import build
 
 KINDS = ("kfac", "diagonal")
@@ -57,6 +57,14 @@ def test_round_trip_is_bit_exact(kind: str, name: str) -> None:
             assert torch.equal(other.g, factor.g)
         else:
             assert torch.equal(other.f, factor.f)
+
+
+def test_not_even_the_sign_of_a_zero_is_lost() -> None:
+    minus = torch.full((3, 3), -0.0)
+    sent = Contribution(1, {}, {"b": Kronecker(minus, minus), "c": Diagonal(minus.clone())})
+    received = deserialise(serialise(sent))
+    assert serialise(received) == serialise(sent)
+    assert received.fisher["b"].a.signbit().all()
 
 
 def test_a_model_alone_goes_round_too() -> None:

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from testbed.errors import FusionError
 from testbed.learning import fisher as fisher_module
 from testbed.learning.blocks import Block, blocks, matrix
 from testbed.learning.fisher import Diagonal, Factor, Kronecker, fisher
@@ -42,6 +43,45 @@ class Residual(nn.Module):
         return self.head(self.relu(out).mean(dim=(2, 3)))
 
 
+class Normalised(nn.Module):
+    """A residual block with BatchNorm and GroupNorm, in eval mode with statistics of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Conv2d(2, 4, 3, stride=2, padding=1, bias=False)
+        self.norm1 = nn.BatchNorm2d(4)
+        self.second = nn.Conv2d(4, 4, 3, padding="same")
+        self.norm2 = nn.GroupNorm(2, 4)
+        self.shortcut = nn.Conv2d(2, 4, 1, stride=2, bias=False)
+        self.relu = nn.ReLU(inplace=True)
+        self.norm3 = nn.BatchNorm1d(4)
+        self.head = nn.Linear(4, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        out = self.norm2(self.second(self.relu(self.norm1(self.first(x))))) + self.shortcut(x)
+        return self.head(self.norm3(self.relu(out).mean(dim=(2, 3))))
+
+
+class Rows(nn.Module):
+    """A linear layer on every row of a picture."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rows = nn.Linear(5, 4)
+        self.head = nn.Linear(40, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(torch.relu(self.rows(x)).flatten(1))
+
+
+NETS = {
+    "lenet": (lambda: build("lenet", (1, 28, 28), 10, 0), (1, 28, 28), 10),
+    "residual": (Residual, (2, 8, 8), 4),
+    "normalised": (Normalised, (2, 8, 8), 3),
+    "rows": (Rows, (2, 5, 5), 3),
+}
+
+
 def tiny(inplace: bool = False) -> nn.Sequential:
     """Convolution and linear layer, with biases: 3 classes, pictures of 2x5x5."""
     return nn.Sequential(
@@ -61,6 +101,9 @@ def seeded(model: nn.Module, seed: int = 0) -> tuple[nn.Module, dict[str, Tensor
         for parameter in model.parameters():
             fan = parameter[0].numel()
             parameter.copy_(torch.randn(parameter.shape, generator=generator) * fan**-0.5)
+        for name, buffer in model.named_buffers():
+            if "running" in name:
+                buffer.copy_(torch.rand(buffer.shape, generator=generator) + 0.5)
     return model, {name: value.clone() for name, value in model.state_dict().items()}
 
 
@@ -131,19 +174,17 @@ def tensors(factor: Factor) -> tuple[Tensor, ...]:
 @pytest.mark.parametrize(
     ("estimator", "theirs"), [("exact", "type-2"), ("empirical", "empirical")]
 )
-@pytest.mark.parametrize("net", ["lenet", "residual"])
+@pytest.mark.parametrize("net", NETS)
 def test_kfac_equals_curvlinops(net: str, estimator: str, theirs: str) -> None:
-    if net == "lenet":
-        model, state = seeded(build("lenet", (1, 28, 28), 10, 0))
-        pictures, labels = samples(24, (1, 28, 28), 10)
-    else:
-        model, state = seeded(Residual())
-        pictures, labels = samples(24, (2, 8, 8), 4)
+    make, shape, classes = NETS[net]
+    model, state = seeded(make())
+    pictures, labels = samples(24, shape, classes)
+    matrices = [block for block in blocks(model) if not block.norm]
     ours = fisher(model, state, pictures, labels, "kfac", estimator, stream())
     operator = KFACLinearOperator(
         model,
         nn.CrossEntropyLoss(),
-        [parameter for parameter in model.parameters() if parameter.requires_grad],
+        [model.get_parameter(name) for block in matrices for name in block.parameters],
         [(pictures[:10], labels[:10]), (pictures[10:], labels[10:])],
         fisher_type=theirs,
         separate_weight_and_bias=False,
@@ -152,7 +193,7 @@ def test_kfac_equals_curvlinops(net: str, estimator: str, theirs: str) -> None:
     operator.compute_kronecker_factors()
     factors = operator.state_dict()
     # Theirs is a mean over samples, ours a sum; the number of locations divides A there.
-    for block in blocks(model):
+    for block in matrices:
         a = factors["input_covariances"][block.name]
         g = factors["gradient_covariances"][block.name] * len(labels)
         assert distance(ours[block.name], a, g) < 1e-5, block.name
@@ -234,9 +275,10 @@ def test_kfac_factors_are_exactly_symmetric_and_singular_by_the_softmax_shift() 
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS)
-@pytest.mark.parametrize("net", ["tiny", "residual"])
-def test_diagonal_by_brute_force(net: str, estimator: str) -> None:
-    model, state = seeded(tiny().double() if net == "tiny" else Residual().double())
+@pytest.mark.parametrize("net", [tiny, Residual, Normalised, Rows])
+def test_diagonal_by_brute_force(net, estimator: str) -> None:
+    model, state = seeded(net().double())
+    model.eval()
     pictures, labels = samples(6, (2, 5, 5), 3)
     pictures = pictures.double()
     ours = fisher(model, state, pictures, labels, "diagonal", estimator, stream())
@@ -250,6 +292,60 @@ def test_diagonal_by_brute_force(net: str, estimator: str) -> None:
     for name, factor in ours.items():
         assert isinstance(factor, Diagonal)
         torch.testing.assert_close(factor.f, expected[name], rtol=1e-10, atol=1e-14)
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+def test_normalisation_is_diagonal_under_kfac_too(estimator: str) -> None:
+    model, state = seeded(Normalised())
+    pictures, labels = samples(10, (2, 8, 8), 3)
+    kfac, diagonal = (
+        fisher(model, state, pictures, labels, kind, estimator, stream()) for kind in KINDS
+    )
+    for block in blocks(model):
+        assert isinstance(kfac[block.name], Diagonal if block.norm else Kronecker)
+        if block.norm:
+            assert torch.equal(kfac[block.name].f, diagonal[block.name].f)
+            assert (kfac[block.name].f > 0).all()
+
+
+def test_normalisation_by_hand() -> None:
+    """xhat = (5 - 1) / 2 = 2 and scale 1, shift 0: logits (2, 0), p = sigmoid(2)."""
+    norm = nn.BatchNorm1d(1, eps=0.0)
+    model = nn.Sequential(norm, nn.Linear(1, 2, bias=False))
+    state = {
+        "0.weight": torch.ones(1),
+        "0.bias": torch.zeros(1),
+        "0.running_mean": torch.ones(1),
+        "0.running_var": torch.full((1,), 4.0),
+        "0.num_batches_tracked": torch.tensor(1),
+        "1.weight": torch.tensor([[1.0], [0.0]]),
+    }
+    f = fisher(model, state, torch.tensor([[5.0]]), torch.tensor([0]), "kfac", "exact", stream())
+    p = 1 / (1 + np.exp(-2))
+    # The gradient of the logits' difference is xhat = 2 for the scale, 1 for the shift.
+    np.testing.assert_allclose(f["0"].f.flatten(), [4 * p * (1 - p), p * (1 - p)], rtol=1e-5)
+
+
+# --- the exact estimator ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "logits",
+    [
+        [0.0, 0.0, 0.0, 0.0],
+        [1.0, -2.0, 0.5, 3.0],
+        [200.0, 0.0, -200.0, 1.0],  # certain of a class
+        [-300.0, -300.0, 0.0, 0.0],
+        [0.0, 300.0, -300.0, -300.0],
+    ],
+)
+def test_three_vectors_carry_the_covariance_of_four_labels(logits: list[float]) -> None:
+    row = torch.tensor([logits])
+    vectors = list(fisher_module._output_gradients(row, torch.tensor([0]), "exact", stream()))
+    p = functional.softmax(row.double(), dim=1)[0]
+    assert len(vectors) == 3
+    covariance = sum(torch.outer(v[0], v[0]) for v in vectors).double()
+    torch.testing.assert_close(covariance, p.diag() - torch.outer(p, p), rtol=1e-5, atol=1e-9)
 
 
 # --- the sampled estimator -------------------------------------------------------------
@@ -347,6 +443,29 @@ def test_activations_may_work_in_place(kind: str) -> None:
             assert torch.equal(one, other)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_input_may_be_overwritten_after_use(kind: str) -> None:
+    class Net(nn.Module):
+        def __init__(self, overwrite: bool) -> None:
+            super().__init__()
+            self.fc, self.overwrite = nn.Linear(4, 3, bias=False), overwrite
+
+        def forward(self, x: Tensor) -> Tensor:
+            x = x.flatten(1).clone()
+            out = self.fc(x)
+            if self.overwrite:
+                x.zero_()
+            return out
+
+    pictures, labels = samples(10, (1, 2, 2), 3)
+    plain, overwriting = (
+        fisher(*seeded(Net(flag)), pictures, labels, kind, "exact", stream())
+        for flag in (False, True)
+    )
+    for one, other in zip(tensors(plain["fc"]), tensors(overwriting["fc"]), strict=True):
+        assert torch.equal(one, other)
+
+
 def test_the_fisher_is_computed_in_eval_mode() -> None:
     net = nn.Sequential(nn.Flatten(), nn.Linear(8, 4), nn.Dropout(0.5), nn.Linear(4, 3))
     model, state = seeded(net.train())
@@ -401,3 +520,59 @@ def test_blocks_of_the_fisher_are_those_of_the_model() -> None:
             assert shapes == (
                 [(columns, columns), (rows, rows)] if kind == "kfac" else [(rows, columns)]
             )
+
+
+# --- layers without a Fisher of their own ------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_layer_called_twice_is_refused_by_name(kind: str) -> None:
+    shared = nn.Linear(4, 4)
+    model, state = seeded(nn.Sequential(nn.Flatten(), shared, nn.ReLU(), shared))
+    pictures, labels = samples(5, (1, 2, 2), 4)
+    with pytest.raises(FusionError, match="layer '1' is called more than once"):
+        fisher(model, state, pictures, labels, kind, "exact", stream())
+    assert not any(module._forward_hooks for module in model.modules())
+
+
+def test_normalisation_by_the_batch_is_refused_by_name() -> None:
+    norm = nn.BatchNorm2d(3, affine=False, track_running_stats=False)
+    model, state = seeded(nn.Sequential(nn.Conv2d(2, 3, 5), norm, nn.Flatten()))
+    pictures, labels = samples(5, (2, 5, 5), 3)
+    with pytest.raises(FusionError, match="layer '1' keeps no running statistics"):
+        fisher(model, state, pictures, labels, "kfac", "exact", stream())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_layer_that_takes_no_part_has_a_fisher_of_zero(kind: str) -> None:
+    class Idle(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.used, self.unused = nn.Linear(4, 3), nn.Conv2d(2, 3, 3)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.used(x.flatten(1))
+
+    model, state = seeded(Idle())
+    pictures, labels = samples(5, (1, 2, 2), 3)
+    factors = fisher(model, state, pictures, labels, kind, "exact", stream())
+    assert factors.keys() == {"used", "unused"}
+    shapes = [tuple(each.shape) for each in tensors(factors["unused"])]
+    assert shapes == ([(19, 19), (3, 3)] if kind == "kfac" else [(3, 19)])
+    assert all(float(each.norm()) == 0 for each in tensors(factors["unused"]))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_frozen_and_grouped_layers_have_no_fisher_and_stay_out_of_the_way(kind: str) -> None:
+    model, state = seeded(
+        nn.Sequential(
+            nn.Conv2d(2, 4, 3), nn.Conv2d(4, 4, 3, groups=2), nn.Flatten(), nn.Linear(4, 3)
+        )
+    )
+    pictures, labels = samples(5, (2, 5, 5), 3)
+    every = fisher(model, state, pictures, labels, kind, "exact", stream())
+    model[0].requires_grad_(False)
+    some = fisher(model, state, pictures, labels, kind, "exact", stream())
+    assert (every.keys(), some.keys()) == ({"0", "3"}, {"3"})
+    for one, other in zip(tensors(every["3"]), tensors(some["3"]), strict=True):
+        assert torch.equal(one, other)

@@ -1,6 +1,7 @@
 """FLOPs against counts made by hand for LeNet on 1x28x28 and 10 classes."""
 
 import pytest
+from torch import nn
 
 from testbed.learning.flops import fisher_flops, forward_flops, solve_flops, training_flops
 from testbed.learning.models import build
@@ -27,10 +28,10 @@ def test_training_costs_three_forward_passes_a_sample_and_epoch(lenet) -> None:
 
 def test_fisher_passes_and_factors(lenet) -> None:
     factors = {
-        passes: sum(2 * t * (i * i + passes * o * o) for t, i, o in LAYERS) for passes in (1, 10)
+        passes: sum(2 * t * (i * i + passes * o * o) for t, i, o in LAYERS) for passes in (1, 9)
     }
-    assert factors[10] == 1_134_720 + 3_207_680 + 419_072 + 169_920 + 16_112
-    for estimator, passes in (("exact", 10), ("sampled", 1), ("empirical", 1)):
+    assert factors[9] == 1_093_248 + 3_174_912 + 390_272 + 155_808 + 15_912
+    for estimator, passes in (("exact", 9), ("sampled", 1), ("empirical", 1)):
         assert fisher_flops(lenet, SHAPE, 7, 10, "kfac", estimator) == 7 * (
             (1 + passes) * FORWARD + factors[passes]
         )
@@ -48,3 +49,28 @@ def test_solve(lenet) -> None:
 def test_counting_leaves_no_hooks_behind(lenet) -> None:
     fisher_flops(lenet, SHAPE, 7, 10, "kfac", "exact")
     assert not any(module._forward_hooks for module in lenet.modules())
+
+
+def test_normalisation_is_diagonal_whatever_the_kind() -> None:
+    """Two rows (scale, shift) of 3 channels at T = 4 x 4 places, and a 48 -> 5 layer."""
+    net = nn.Sequential(nn.GroupNorm(3, 3), nn.Flatten(), nn.Linear(48, 5, bias=False)).train()
+    forward, norm = 2 * 48 * 5, 2 * 16 * 2 * 3
+    kfac = 2 * forward + norm + 2 * (48 * 48 + 5 * 5)
+    assert fisher_flops(net, (3, 4, 4), 7, 5, "kfac", "sampled") == 7 * kfac
+    diagonal = 2 * forward + norm + forward
+    assert fisher_flops(net, (3, 4, 4), 7, 5, "diagonal", "sampled") == 7 * diagonal
+    assert solve_flops(net, 4, "kfac", 6) == 4 * (6 * 2 * (25 * 48 + 5 * 48 * 48) + 2 * 6)
+
+
+def test_a_linear_layer_may_have_several_rows_a_picture() -> None:
+    """A picture of 3 x 4 x 4 is 12 rows of 4 for the first layer: T = 12."""
+    net = nn.Sequential(nn.Linear(4, 2, bias=False), nn.Flatten(), nn.Linear(24, 5, bias=False))
+    per_sample = 2 * (2 * 12 * 4 * 2 + 2 * 24 * 5) + 2 * 12 * (16 + 4) + 2 * (24 * 24 + 25)
+    assert fisher_flops(net, (3, 4, 4), 1, 5, "kfac", "empirical") == per_sample
+
+
+def test_counting_leaves_running_statistics_alone() -> None:
+    net = nn.Sequential(nn.BatchNorm2d(3), nn.Flatten(), nn.Linear(48, 5)).train()
+    training_flops(net, (3, 4, 4), 1, 1)
+    fisher_flops(net, (3, 4, 4), 1, 5, "kfac", "exact")
+    assert net[0].num_batches_tracked == 0

@@ -21,8 +21,7 @@ def from_scratch(ran: Ran) -> fsosa.State:
     state = ran.world.coordinator.state
     assert state is not None
     _, executor = executor_of(ran.experiment)
-    fusion = ran.experiment.fusion
-    projection = Projection(fusion.normalise, fusion.damping, fusion.rtol, fusion.max_iterations)
+    projection = Projection.from_config(ran.experiment.fusion)
     work = fsosa.build(state.population, state.subset, {})
     answer: Any = None
     try:
@@ -64,8 +63,7 @@ def test_edits_are_exact_whatever_is_drawn(trace: Path, seed: int) -> None:
     task, _ = executor_of(ran.experiment, seed)
     state = ran.world.coordinator.state
     assert isinstance(state, fsosa.State)
-    fusion = ran.experiment.fusion
-    projection = Projection(fusion.normalise, fusion.damping, fusion.rtol, fusion.max_iterations)
+    projection = Projection.from_config(ran.experiment.fusion)
     executor = ran.world.executor
     contributions = [executor.train([c.partition])[0].contribution for c in state.subset]
     rebuilt = fuse(contributions, blocks(task.model), projection)

@@ -148,9 +148,9 @@ def test_one_clients_seconds_by_hand(ran: Mapping[str, Ran]) -> None:
     one = ran["fsosa"]
     conv1, conv2, dense1, dense2 = 9 * 32 * 64, 32 * 9 * 64 * 16, 256 * 128, 128 * 10
     forward = 2 * (conv1 + conv2 + dense1 + dense2)
-    # Columns with the bias, rows, places: A from every input, G from ten backward passes.
+    # Columns with the bias, rows, places: A from every input, G from nine backward passes.
     shapes = [(10, 32, 64), (289, 64, 16), (257, 128, 1), (129, 10, 1)]
-    inform = forward * 11 + sum(2 * t * (i * i + 10 * o * o) for i, o, t in shapes)
+    inform = forward * 10 + sum(2 * t * (i * i + 9 * o * o) for i, o, t in shapes)
     speed = 1.28e12 * 0.3
     model = len(serialise_model(one.task.initial))
     upload = len(serialise(one.world.executor.train([0])[0].contribution))

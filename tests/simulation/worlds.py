@@ -1,13 +1,13 @@
 """Small worlds: hand-written traffic, real training on a handful of digits."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from testbed.config import Experiment
-from testbed.execution.executor import Serial
+from testbed.execution.executor import Executor, Serial
 from testbed.learning.client import Task, prepare
 from testbed.mobility import MobilityEvent, Trace, open_source, write_trace
 from testbed.simulation.progress import Progress
@@ -87,14 +87,20 @@ class Ran:
         return self.world.task
 
 
-def simulate(wanted: Experiment, trace: Path, method: str = "fsosa", seed: int = 0) -> Ran:
-    """Run one method on a recorded trace."""
+def simulate(
+    wanted: Experiment,
+    trace: Path,
+    method: str = "fsosa",
+    seed: int = 0,
+    wrapped: Callable[[Executor], Executor] = lambda executor: executor,
+) -> Ran:
+    """Run one method on a recorded trace, with the executor wrapped in another one."""
     mobility = wanted.mobility.model_copy(update={"source": "trace", "trace": trace})
     wanted = wanted.model_copy(update={"mobility": mobility})
     task, executor = executor_of(wanted, seed)
     seen: list[Progress] = []
     with open_source(wanted.mobility, seed) as source:
-        world = World(wanted, method, task, executor, source, seen.append)
+        world = World(wanted, method, task, wrapped(executor), source, seen.append)
         return Ran(wanted, world, world.run(), seen)
 
 
