@@ -1,6 +1,8 @@
 """The command ``bdd100k-tools``."""
 
 import argparse
+import io
+import sys
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -19,6 +21,9 @@ ATTRIBUTES = ("weather", "scene", "timeofday")
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command and return its exit status: 0, or 2 after a user's mistake."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a terminal may lack some characters
+            stream.reconfigure(errors="replace")
     parser = argparse.ArgumentParser(prog="bdd100k-tools", description="BDD100K detection labels.")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     stats = commands.add_parser("stats", help="count boxes per class, pictures per attribute")

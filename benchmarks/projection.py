@@ -81,10 +81,8 @@ def systems(case: Case, preset: str) -> list[tuple[str, KroneckerSum, Tensor]]:
         a = torch.stack([pair.a.double() for pair in pairs if isinstance(pair, Kronecker)])
         g = torch.stack([pair.g.double() for pair in pairs if isinstance(pair, Kronecker)])
         w = torch.stack([matrix(block, state).double() for state in states])
-        last = block == blocks(model)[-1]
-        damping = by["output_damping" if last else "damping"]
         traces = a.diagonal(dim1=1, dim2=2).sum(1) * g.diagonal(dim1=1, dim2=2).sum(1)
-        tau = damping * float(traces.sum()) / (block.rows * block.columns)
+        tau = by["damping"] * float(traces.sum()) / (block.rows * block.columns)
         rhs = (g @ (w - w.mean(0)) @ a).sum(0)
         found.append((f"{block.rows}x{block.columns}", KroneckerSum(g, a, tau), rhs))
     return found

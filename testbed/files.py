@@ -5,18 +5,26 @@ import json
 import os
 import secrets
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from testbed.errors import ResultsError
 
 _PARTIAL, _RETIRED = ".partial-", ".retired-"
+_ADVICE = "choose a writable folder with --out"
 
 
-def write_bytes(path: Path, content: bytes) -> None:
+def write_bytes(path: Path, content: bytes, advice: str = _ADVICE) -> None:
     """Write `content` to `path`: temporary file, fsync, rename.
+
+    Parameters
+    ----------
+    path : Path
+    content : bytes
+    advice : str
+        What the message of a failure tells to do.
 
     Raises
     ------
@@ -32,9 +40,7 @@ def write_bytes(path: Path, content: bytes) -> None:
             os.fsync(stream.fileno())
         partial.replace(path)
     except OSError as error:
-        raise ResultsError(
-            f"cannot write {path}: {error.strerror}; choose a writable folder with --out"
-        ) from error
+        raise ResultsError(f"cannot write {path}: {error.strerror}; {advice}") from error
     finally:
         if partial.parent.is_dir():
             partial.unlink(missing_ok=True)
@@ -48,6 +54,13 @@ def write_text(path: Path, content: str) -> None:
 def to_json(value: Any) -> str:
     """Render `value` as indented JSON with sorted keys; refuses NaN and infinities."""
     return json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def remove_empty(folders: Iterable[Path]) -> None:
+    """Remove those of the `folders` that are there and empty, in the order given."""
+    for folder in folders:
+        with suppress(OSError):
+            folder.rmdir()
 
 
 @contextmanager
@@ -74,8 +87,7 @@ def new_folder(target: Path) -> Iterator[Path]:
         partial.mkdir()
     except OSError as error:
         raise ResultsError(
-            f"cannot write to {target.parent}: {error.strerror}; "
-            "choose a writable folder with --out"
+            f"cannot write to {target.parent}: {error.strerror}; {_ADVICE}"
         ) from error
     try:
         yield partial
@@ -93,9 +105,7 @@ def _swap(partial: Path, target: Path) -> None:
     except OSError as error:
         if retired.exists() and not target.exists():
             retired.rename(target)
-        raise ResultsError(
-            f"cannot write {target}: {error.strerror}; choose a writable folder with --out"
-        ) from error
+        raise ResultsError(f"cannot write {target}: {error.strerror}; {_ADVICE}") from error
     shutil.rmtree(retired, ignore_errors=True)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from testbed.errors import ResultsError
-from testbed.files import new_folder, to_json, write_bytes, write_text
+from testbed.files import new_folder, remove_empty, to_json, write_bytes, write_text
 
 UNPRIVILEGED = pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
 
@@ -81,6 +81,21 @@ def test_a_file_in_the_way_is_one_line(tmp_path: Path) -> None:
     ):
         pass
     assert listing(tmp_path) == ["file"]
+
+
+def test_a_failure_gives_the_advice_of_its_caller(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ResultsError, match=r"cannot write .*; buy a disk$"):
+        write_bytes(tmp_path / "file" / "a.txt", b"text", advice="buy a disk")
+
+
+def test_only_empty_folders_are_removed(tmp_path: Path) -> None:
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "a.txt").write_text("a")
+    (tmp_path / "outer" / "inner").mkdir(parents=True)
+    names = ("full", "outer/inner", "outer", "absent")
+    remove_empty(tmp_path / name for name in names)
+    assert listing(tmp_path) == ["full", "full/a.txt"]
 
 
 @UNPRIVILEGED

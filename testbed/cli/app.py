@@ -10,11 +10,13 @@ import typer
 
 from testbed import __version__
 from testbed.cli import data, scenario
+from testbed.cli.output import OutputClosedError, complain, guarded, unfinished
 from testbed.errors import TestbedError
 
 _USER_ERROR = 2
 # A shell reports a program that a signal ended as this plus the signal's number.
 _SIGNALLED = 128
+_KEPT = "finished runs are kept, the same command goes on"
 _STOPS = (signal.SIGINT, signal.SIGTERM)
 
 app = typer.Typer(
@@ -61,7 +63,8 @@ def run(
     from testbed.config import load
 
     experiment = load(config, set_ or [])
-    run_experiment(experiment, out or Path("results") / experiment.name, force)
+    with unfinished(_KEPT):
+        run_experiment(experiment, out or Path("results") / experiment.name, force)
 
 
 @app.command()
@@ -71,7 +74,8 @@ def plot(
     """Draw figures, table and report again, from the files in FOLDER alone."""
     from testbed.cli.running import publish
 
-    publish(folder)
+    with unfinished("the same command draws what is missing"):
+        publish(folder)
 
 
 @app.command()
@@ -89,7 +93,9 @@ def verify(
     """Prove that edits are exact and write the certificate."""
     from testbed.cli.verify import verify as check
 
-    raise typer.Exit(0 if check(config, set_ or [], out) else 1)
+    with unfinished("the same command verifies again"):
+        passed = check(config, set_ or [], out)
+    raise typer.Exit(0 if passed else 1)
 
 
 @app.command()
@@ -109,16 +115,21 @@ def main() -> None:
     for number in _STOPS:
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _stop)
-    try:
-        app()
-    except TestbedError as error:
-        # Some libraries' messages, which end some of ours, have several lines.
-        print("error:", " ".join(str(error).split()), file=sys.stderr)
-        sys.exit(_USER_ERROR)
-    except SystemExit as ending:
-        if ending.code in [_SIGNALLED + number for number in _STOPS]:
-            print("stopped; finished runs are kept, the same command goes on", file=sys.stderr)
-        raise
+    with guarded():
+        try:
+            app()
+        except OutputClosedError as error:
+            if str(error):
+                complain(str(error))
+            sys.exit(_SIGNALLED + signal.SIGPIPE)
+        except TestbedError as error:
+            # Some libraries' messages, which end some of ours, have several lines.
+            complain(f"error: {' '.join(str(error).split())}")
+            sys.exit(_USER_ERROR)
+        except SystemExit as ending:
+            if ending.code in [_SIGNALLED + number for number in _STOPS]:
+                complain(f"stopped; {_KEPT}")
+            raise
 
 
 def _stop(number: int, frame: FrameType | None) -> None:

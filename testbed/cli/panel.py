@@ -25,6 +25,7 @@ _REFRESHES = 4  # per second
 _LINE_SECONDS = 5.0
 _LINE_REQUESTS = 5
 _LINES_PER_RUN = 20
+_ENDLESS = 1000  # columns
 
 
 class Watcher:
@@ -169,35 +170,27 @@ def _say(console: Console, line: str) -> None:
 
 
 def show_summary(console: Console, summaries: Sequence[Summary]) -> None:
-    """Print the summary table; it fits 80 columns."""
-    from testbed.reporting.table import REFERENCE, accuracy_text, basis
+    """Print the summary as a table of 80 columns, or in blocks where that does not fit."""
+    from testbed.reporting.table import basis
 
-    tariffs = tuple(summaries[0].bytes)
+    names = ("accuracy", "requests", "edits", "time", *summaries[0].bytes)
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=0)
     table.add_column("method", no_wrap=True)
-    for name in ("accuracy", "requests", "edits", "time", *tariffs):
+    for name in names:
         table.add_column(name, justify="right", no_wrap=True)
     for summary in summaries:
-        own = summary.method == REFERENCE
-        saved = (summary.seconds_saved, *(summary.bytes_saved[name] for name in tariffs))
-        costs = (
-            time_text(summary.seconds),
-            *(bytes_text(summary.bytes[name]) for name in tariffs),
-        )
-        batches = summary.handled != summary.requests
-        table.add_row(
-            summary.label,
-            accuracy_text(summary),
-            count_text(summary.requests)
-            + (f"\n{count_text(summary.handled)} batches" if batches else ""),
-            count_text(summary.triggered),
-            *(
-                f"{cost}\n{'' if own else _change(percent)}"
-                for cost, percent in zip(costs, saved, strict=True)
-            ),
-        )
-    console.print(table)
-    _say(console, f"{basis(summaries)} Below time and bytes: change against Retrain.")
+        table.add_row(summary.label, *map("\n".join, _cells(summary)))
+    unlimited = console.options.update(width=_ENDLESS)
+    fits = console.measure(table, options=unlimited).maximum <= console.width
+    if fits:
+        console.print(table)
+    else:
+        for summary in summaries:
+            _say(console, summary.label)
+            for name, cell in zip(names, _cells(summary), strict=True):
+                _say(console, f"  {name:<12} {'  '.join(cell).rstrip()}")
+    where = "Below" if fits else "Beside"
+    _say(console, f"{basis(summaries)} {where} time and bytes: change against Retrain.")
     for summary in summaries:
         if summary.flagged:
             _say(
@@ -205,6 +198,26 @@ def show_summary(console: Console, summaries: Sequence[Summary]) -> None:
                 f"{summary.label}: {summary.flagged} releases whose projection missed its "
                 "tolerance; raise fusion.max_iterations",
             )
+
+
+def _cells(summary: Summary) -> list[tuple[str, ...]]:
+    """Write what the table says of a method: per column a value and perhaps a remark."""
+    from testbed.reporting.table import REFERENCE, accuracy_text
+
+    requests = [count_text(summary.requests)]
+    if summary.handled != summary.requests:
+        requests.append(f"{count_text(summary.handled)} batches")
+    costs = [(time_text(summary.seconds), summary.seconds_saved)]
+    costs += [
+        (bytes_text(cost), summary.bytes_saved[name]) for name, cost in summary.bytes.items()
+    ]
+    own = summary.method == REFERENCE
+    return [
+        (accuracy_text(summary),),
+        tuple(requests),
+        (count_text(summary.triggered),),
+        *((cost, "" if own else _change(percent)) for cost, percent in costs),
+    ]
 
 
 def _change(saved: float | None) -> str:

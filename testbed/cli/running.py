@@ -6,6 +6,7 @@ from rich.console import Console
 
 from testbed.cli.panel import Watcher, show_summary
 from testbed.config import Experiment
+from testbed.experiments.lock import exclusive
 from testbed.experiments.run import run
 from testbed.files import write_text
 from testbed.reporting.comparison import load as load_runs
@@ -18,17 +19,20 @@ def run_experiment(experiment: Experiment, out: Path, force: bool) -> None:
     """Run, watch, then draw the comparison of everything the folder holds."""
     console = Console()
     fresh = False
-    with Watcher(console) as watcher:
-        for done in run(experiment, out, force, watcher):
-            folder = done.cell.folder
-            if done.skipped:
-                console.print(f"{folder}: already finished; --force runs it again", soft_wrap=True)
-            # A run may have been finished by a command that was stopped before it drew.
-            if not done.skipped or not (folder / "report.html").is_file():
-                fresh = True
-                draw(folder)
-                write_report(folder)
-    publish(out, redraw=fresh)
+    with exclusive(out):
+        with Watcher(console) as watcher:
+            for done in run(experiment, out, force, watcher):
+                folder = done.cell.folder
+                if done.skipped:
+                    console.print(
+                        f"{folder}: already finished; --force runs it again", soft_wrap=True
+                    )
+                # A run may have been finished by a command that was stopped before it drew.
+                if not done.skipped or not (folder / "report.html").is_file():
+                    fresh = True
+                    draw(folder)
+                    write_report(folder)
+        publish(out, redraw=fresh)
 
 
 def publish(folder: Path, redraw: bool = True) -> None:

@@ -1,11 +1,15 @@
 """``testbed scenario``: list, build and inspect traffic scenarios."""
 
+import json
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from rich.console import Console
 from rich.table import Table
+
+if TYPE_CHECKING:
+    from testbed.config.schema import MobilityConfig
 
 app = typer.Typer(no_args_is_help=True, help="List, build and inspect traffic scenarios.")
 
@@ -45,6 +49,7 @@ def build(
     from testbed.mobility.building import cached_routes
     from testbed.mobility.scenarios import find
 
+    _configured(density=density)
     scenario = find(name)
     typer.echo(build_routes(name, density, out) if out else cached_routes(scenario, density))
 
@@ -70,27 +75,20 @@ def inspect(
     requests: Annotated[int, typer.Option(min=1, help="Joins and leaves to time.")] = 31,
 ) -> None:
     """Run a scenario's traffic alone and say what it offers to an experiment."""
-    from pydantic import ValidationError
-
-    from testbed.config.schema import MobilityConfig, RsuConfig
-    from testbed.errors import ConfigError, ScenarioError
+    from testbed.errors import ScenarioError
     from testbed.mobility import MobilityEvent, open_source, participates
     from testbed.mobility.statistics import summarise
     from testbed.streams import Streams
 
-    try:
-        rsu = RsuConfig(x=x, y=y, **_given(radius=radius))
-        config = MobilityConfig(
-            scenario=scenario,
-            membership=membership,
-            rsu=rsu,
-            participation=participation,
-            step_length=step_length,
-            backend=backend,
-            **_given(density=density, warmup=warmup, end=end),
-        )
-    except ValidationError as error:
-        raise ConfigError("; ".join(problem["msg"] for problem in error.errors())) from error
+    config = _configured(
+        scenario=scenario,
+        membership=membership,
+        rsu=_given(x=x, y=y, radius=radius),
+        participation=participation,
+        step_length=step_length,
+        backend=backend,
+        **_given(density=density, warmup=warmup, end=end),
+    )
     streams = Streams(seed)
     events: list[MobilityEvent] = []
     reached = 0.0
@@ -109,11 +107,14 @@ def inspect(
             f"{start:g} s; lower --warmup or give the scenario vehicles"
         )
     found = summarise(events, start, reached, requests)
-    table = Table("", "", title=f"{facts['scenario']}, seed {seed}, {membership} membership")
+    table = Table(
+        show_header=False, title=f"{facts['scenario']}, seed {seed}, {membership} membership"
+    )
     table.add_row("simulated", f"{reached:g} s with SUMO {facts['sumo']}, {backend}")
     for name, number in counts.items():
         table.add_row(name, str(number))
-    table.add_row(f"after {start:g} s", f"{participation:.4g} of the vehicles take part")
+    table.add_row("vehicles that take part", f"{100 * participation:.4g} %")
+    table.add_row("warm-up ends", f"at {start:g} s")
     table.add_row("joins / minute", f"{found.joins_per_minute:.1f}")
     table.add_row("leaves / minute", f"{found.leaves_per_minute:.1f}")
     table.add_row("members at the start", str(found.population_start))
@@ -128,6 +129,13 @@ def inspect(
     wait = found.seconds_for_requests
     table.add_row(f"{requests} requests", "not reached" if wait is None else f"in {wait:g} s")
     Console().print(table)
+
+
+def _configured(**values: Any) -> "MobilityConfig":
+    """Check options by the rules of the configuration."""
+    from testbed.config import load
+
+    return load(None, [f"mobility={json.dumps(values)}"]).mobility
 
 
 def _given(**values: float | None) -> dict[str, Any]:

@@ -85,6 +85,13 @@ def show(value: object) -> str:
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
 
 
+def fault(error: yaml.YAMLError) -> str:
+    """Say where a file is not YAML and why, to be put after the file's name."""
+    mark = getattr(error, "problem_mark", None)
+    line = f", line {mark.line + 1}" if mark else ""
+    return f"{line} is not valid YAML: {_reason(error)}"
+
+
 class _Loader(yaml.SafeLoader):
     """PyYAML's safe loader, but a key must be text and may stand only once."""
 
@@ -113,9 +120,7 @@ def _read_one(path: Path, context: str) -> Document:
     except UnicodeDecodeError:
         raise ConfigError(f"{path}{context} is not a text file; write it in UTF-8") from None
     except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        line = f", line {mark.line + 1}" if mark else ""
-        raise ConfigError(f"{path}{context}{line} is not valid YAML: {_reason(error)}") from None
+        raise ConfigError(f"{path}{context}{fault(error)}") from None
     if document is None:
         return {}
     if not isinstance(document, dict):

@@ -33,6 +33,7 @@ DEBIAN_FASHION = Path("/usr/share/datasets/fashion-mnist")
 _SIDE = 28
 _WHITE = 255
 _PARTS = {"train": "train", "test": "t10k"}
+_ZIP = b"PK"
 _BUNDLE_KEYS = ("x_train", "y_train", "x_test", "y_test")
 
 
@@ -132,14 +133,24 @@ def _part(pictures: Path, labels: Path) -> Part:
 def _bundle(path: Path) -> tuple[Part, Part]:
     """Read an ``.npz`` file with the arrays x_train, y_train, x_test and y_test."""
     try:
-        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as bundle:
-            arrays = {key: bundle[key] for key in _BUNDLE_KEYS}
+        with path.open("rb") as stream:
+            # NumPy takes anything else for a pickle and offers to load it.
+            if not stream.read(len(_ZIP)) == _ZIP:
+                raise DataError(
+                    f"{path}: not an .npz bundle; set data.path to one or to a folder with "
+                    f"{_expected()}"
+                )
+            stream.seek(0)
+            with np.load(stream, allow_pickle=False) as bundle:
+                arrays = {key: bundle[key] for key in _BUNDLE_KEYS}
     except KeyError as error:
         raise DataError(
             f"{path}: {error.args[0]}; it must hold {', '.join(_BUNDLE_KEYS)}"
         ) from None
     except (OSError, ValueError, EOFError, TypeError, zipfile.BadZipFile, zlib.error) as error:
         reason = str(error).partition("\n")[0]
+        if "allow_pickle" in reason:
+            reason = "an array of Python objects, not of numbers"
         raise DataError(f"{path}: not a readable .npz bundle: {reason}") from None
     train, test = (
         _checked(

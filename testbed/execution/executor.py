@@ -9,12 +9,13 @@ import ctypes
 import multiprocessing
 import os
 import signal
+import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import Protocol
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol, TypeVar
 
 import torch
 
@@ -30,6 +31,8 @@ from testbed.learning.contribution import (
 )
 
 _PR_SET_PDEATHSIG = 1
+_STOPS = (signal.SIGINT, signal.SIGTERM)
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,6 +82,18 @@ def _tune(task: Task, part: int, start: State) -> Tuned:
     return Tuned(train_client(task, part, start), time.perf_counter() - begin)
 
 
+def _warm_up(task: Task) -> None:
+    """Do one batch of a client's work for nothing, so that no measured second is of set-up.
+
+    Torch imports and allocates at its first step, which takes longer than a small training.
+    Nothing is kept: the network is a scratch one and streams are asked by name.
+    """
+    few = task.parts[0][: task.recipe.batch]
+    # Standing still keeps a recipe that diverges from failing here, where no client is named.
+    still = replace(task.recipe, epochs=1, lr=0.0)
+    _train(replace(task, parts=[few], recipe=still), 0)
+
+
 @dataclass
 class Serial:
     """Client work in this process."""
@@ -109,7 +124,7 @@ class Processes:
         """See `Executor.train`."""
         new = sorted({part for part in parts if part not in self._known})
         for part, (message, train_s, fisher_s) in zip(
-            new, self.pool.map(_train_remotely, new), strict=True
+            new, self._map(_train_remotely, new), strict=True
         ):
             self._known[part] = Trained(deserialise(message), train_s, fisher_s)
         return [self._known[part] for part in parts]
@@ -117,8 +132,37 @@ class Processes:
     def tune(self, parts: Sequence[int], start: State) -> list[Tuned]:
         """See `Executor.tune`."""
         message = serialise_model(start)
-        answers = self.pool.map(_tune_remotely, parts, [message] * len(parts))
+        answers = self._map(_tune_remotely, parts, [message] * len(parts))
         return [Tuned(deserialise_model(model), train_s) for model, train_s in answers]
+
+    def _map(self, work: Callable[..., T], *arguments: Sequence[Any]) -> Iterator[T]:
+        with _undisturbed():  # handing out work is what starts workers
+            return self.pool.map(work, *arguments)
+
+
+@contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Hold signals back while processes are started, and let these never hear of Ctrl-C.
+
+    A process that is left half started ends in a traceback.  Those started in the block
+    inherit the blocked signal, so that they are deaf even while they import.  To block it
+    here is not enough: another thread would take it and Python raise it in this one.
+    """
+    heard: list[int] = []
+    in_charge = threading.current_thread() is threading.main_thread()
+    handlers = {
+        number: signal.signal(number, lambda number, _: heard.append(number))
+        for number in (_STOPS if in_charge else ())
+    }
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        for late in heard:
+            signal.raise_signal(late)
 
 
 @contextmanager
@@ -126,6 +170,7 @@ def open_executor(experiment: Experiment, seed: int, task: Task) -> Iterator[Exe
     """Open the executor the experiment names, for one seed; its processes end with the block."""
     execution = experiment.execution
     if execution.kind == "serial":
+        _warm_up(task)
         yield Serial(task)
         return
     with ProcessPoolExecutor(
@@ -144,12 +189,10 @@ _task: Task | None = None
 
 def _start_worker(experiment: str, seed: int) -> None:
     global _task
-    # Ctrl-C reaches every process of the terminal: the main one hears it and ends the others
-    # when the trainings at hand are done.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     _die_with_parent()
     torch.set_num_threads(1)
     _task = prepare(Experiment.model_validate_json(experiment), seed)
+    _warm_up(_task)
 
 
 def _die_with_parent() -> None:

@@ -2,8 +2,8 @@
 
 import json
 import time
-from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from testbed.config.spec import differences
 from testbed.errors import ResultsError
 from testbed.execution import Executor, open_executor
 from testbed.experiments import provenance
+from testbed.experiments.lock import exclusive
 from testbed.experiments.rundir import (
     MANIFEST,
     Metric,
@@ -22,7 +23,7 @@ from testbed.experiments.rundir import (
     write_manifest,
     write_table,
 )
-from testbed.files import new_folder, to_json, write_bytes, write_text
+from testbed.files import new_folder, remove_empty, to_json, write_bytes, write_text
 from testbed.learning.client import Task, prepare
 from testbed.learning.contribution import serialise_model
 from testbed.ledger import COLUMNS
@@ -84,8 +85,14 @@ def run(
     Raises
     ------
     TestbedError
-        If the folder belongs to another experiment or cannot be written, or a run fails.
+        If the folder belongs to another experiment, cannot be written or is being written by
+        another process, or a run fails.
     """
+    with exclusive(out):
+        yield from _run(experiment, out, force, observer)
+
+
+def _run(experiment: Experiment, out: Path, force: bool, observer: Observer) -> Iterator[Done]:
     # Results must not depend on how many cores the machine has.
     torch.set_num_threads(1)
     for seed in experiment.seeds:
@@ -107,7 +114,7 @@ def run(
 
 @contextmanager
 def claimed(experiment: Experiment, out: Path) -> Iterator[None]:
-    """Mark `out` as this experiment's results folder, or check that it is.
+    """Mark the folder `out` as this experiment's results folder, or check that it is.
 
     Methods and seeds may differ from call to call; everything else must be the same, since
     the figures compare all runs of the folder.  The mark goes again when the block leaves
@@ -116,16 +123,10 @@ def claimed(experiment: Experiment, out: Path) -> Iterator[None]:
     Raises
     ------
     ResultsError
-        If the folder belongs to another experiment, to something else, or is not writable.
+        If the folder belongs to another experiment or to something else.
     """
     spec = _shared(experiment)
-    try:
-        new = [folder for folder in (out, *out.parents) if not folder.exists()]
-        entries = [] if new else [entry.name for entry in out.iterdir()]
-    except OSError as error:
-        raise ResultsError(
-            f"cannot use {out}: {error.strerror}; choose a writable folder with --out"
-        ) from error
+    entries = [entry.name for entry in out.iterdir()]
     if SPEC not in entries and any(not name.startswith(".") for name in entries):
         raise ResultsError(
             f"{out}: not empty and not a results folder of this testbed; name another with --out"
@@ -135,16 +136,9 @@ def claimed(experiment: Experiment, out: Path) -> Iterator[None]:
     try:
         yield
     finally:
-        _rmdir({cell.folder.parent for cell in cells(experiment, out)})
+        remove_empty({cell.folder.parent for cell in cells(experiment, out)})
         if [entry.name for entry in out.iterdir()] == [SPEC]:
             (out / SPEC).unlink()
-            _rmdir(new)
-
-
-def _rmdir(folders: Iterable[Path]) -> None:
-    for folder in folders:
-        with suppress(OSError):  # absent, or not empty
-            folder.rmdir()
 
 
 def _shared(experiment: Experiment) -> dict[str, Any]:

@@ -14,8 +14,15 @@ from typing import Any
 import pandas as pd
 
 from testbed.errors import ResultsError
+from testbed.experiments.validation import (
+    check_files,
+    check_ledger,
+    check_manifest,
+    check_metrics,
+    damaged,
+)
 from testbed.files import to_json, write_bytes, write_text
-from testbed.ledger import COLUMNS, LedgerRow
+from testbed.ledger import LedgerRow
 from testbed.simulation.metric import Metric
 
 __all__ = [
@@ -108,15 +115,21 @@ def read_run(folder: Path) -> Run:
         If a file is missing or damaged.
     """
     manifest = read_manifest(folder)
-    try:
-        ledger = pd.read_parquet(folder / "ledger.parquet")
-        metrics = pd.read_parquet(folder / "metrics.parquet")
-        rows = tuple(_row(record) for record in ledger[list(COLUMNS)].to_dict("records"))
-    except (OSError, ValueError, KeyError) as error:
-        raise ResultsError(
-            f"{folder}: damaged run ({error}); run the experiment again with --force"
-        ) from error
+    check_manifest(folder / MANIFEST, manifest)
+    check_files(folder)
+    metrics = _read_table(folder / "metrics.parquet")
+    check_metrics(folder / "metrics.parquet", metrics)
+    ledger = _read_table(folder / "ledger.parquet")
+    check_ledger(folder / "ledger.parquet", ledger, manifest, last=len(metrics) - 1)
+    rows = tuple(_row(record) for record in ledger.to_dict("records"))
     return Run(folder=folder, manifest=manifest, ledger=rows, metrics=metrics)
+
+
+def _read_table(path: Path) -> pd.DataFrame:
+    try:
+        return pd.read_parquet(path)
+    except Exception as error:  # damaged bytes make pandas and pyarrow raise almost anything
+        raise damaged(path, error) from error
 
 
 def _row(record: Mapping[Any, Any]) -> LedgerRow:

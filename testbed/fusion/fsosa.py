@@ -46,30 +46,19 @@ class Projection:
     ----------
     damping : float
         c; zero asks for the plain projection.
-    output_damping : float or None
-        c of the output layer (the last block that is no norm layer), where clients with few
-        labels disagree most; None: as everywhere.
     rtol : float
         Relative residual at which conjugate gradients stop.
     max_iterations : int
     """
 
     damping: float = 0.1
-    output_damping: float | None = None
     rtol: float = 1e-6
     max_iterations: int = 2000
 
     @classmethod
     def from_config(cls, config: FusionConfig) -> "Projection":
         """Take what the coordinator does; conditioning is the clients'."""
-        return cls(config.damping, config.output_damping, config.rtol, config.max_iterations)
-
-    def damping_of(self, block: Block, blocks: Sequence[Block]) -> float:
-        """Return c of one of a model's blocks."""
-        output = [each for each in blocks if not each.norm][-1:]
-        if self.output_damping is not None and [block] == output:
-            return self.output_damping
-        return self.damping
+        return cls(config.damping, config.rtol, config.max_iterations)
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,44 +101,45 @@ def fuse(
     model = _mean_state(contributions) | pooled(contributions)
     solves = {}
     for block in blocks:
-        damping = projection.damping_of(block, blocks)
-        w, solves[block.name] = _project(contributions, block, damping, projection)
+        w, solves[block.name] = _project(contributions, block, projection)
         for name, value in parameters(block, w).items():
             model[name] = value.to(model[name].dtype)
     return Fused(model=model, solves=solves)
 
 
 def _project(
-    contributions: Sequence[Contribution], block: Block, damping: float, projection: Projection
+    contributions: Sequence[Contribution], block: Block, projection: Projection
 ) -> tuple[Tensor, Solve]:
     """Return W* (o x i, float64) of one block."""
     w = torch.stack([matrix(block, each.model).double() for each in contributions])
     mean = w.mean(dim=0)
     factors = [each.fisher[block.name] for each in contributions]
     if isinstance(factors[0], Kronecker):
-        delta, solve = _kronecker(w - mean, factors, damping, projection)
+        delta, solve = _kronecker(w - mean, factors, projection)
     else:
-        delta, solve = _diagonal(w - mean, factors, damping)
+        delta, solve = _diagonal(w - mean, factors, projection)
     return mean + delta, solve
 
 
 def _kronecker(
-    offsets: Tensor, factors: Sequence[object], damping: float, projection: Projection
+    offsets: Tensor, factors: Sequence[object], projection: Projection
 ) -> tuple[Tensor, Solve]:
     """Solve sum_k G_k delta A_k + tau delta = sum_k G_k (W_k - W_bar) A_k."""
     pairs = [factor for factor in factors if isinstance(factor, Kronecker)]
     a = torch.stack([pair.a.double() for pair in pairs])
     g = torch.stack([pair.g.double() for pair in pairs])
-    tau = damping * float((_traces(a) * _traces(g)).sum()) / offsets[0].numel()
+    tau = projection.damping * float((_traces(a) * _traces(g)).sum()) / offsets[0].numel()
     rhs = (g @ offsets @ a).sum(dim=0)
     return KroneckerSum(g, a, tau).solve(rhs, projection.rtol, projection.max_iterations)
 
 
-def _diagonal(offsets: Tensor, factors: Sequence[object], damping: float) -> tuple[Tensor, Solve]:
+def _diagonal(
+    offsets: Tensor, factors: Sequence[object], projection: Projection
+) -> tuple[Tensor, Solve]:
     """Solve the diagonal system in closed form; coordinates without Fisher keep the mean."""
     f = torch.stack([factor.f.double() for factor in factors if isinstance(factor, Diagonal)])
     total = f.sum(dim=0)
-    damped = total + damping * float(total.sum()) / total.numel()
+    damped = total + projection.damping * float(total.sum()) / total.numel()
     rhs = (f * offsets).sum(dim=0)
     delta = torch.where(damped > 0, rhs / torch.where(damped > 0, damped, 1.0), 0.0)
     return delta, Solve(iterations=0, residual=0.0, converged=True)

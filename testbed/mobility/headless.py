@@ -144,8 +144,9 @@ def _inputs(root: ET.Element, sumocfg: Path, folder: Path, routes: Path | None) 
             paths = [routes]
         for path in paths:
             if not path.is_file():
+                fault = "is a folder, not a file" if path.is_dir() else "does not exist"
                 raise ScenarioError(
-                    f"{sumocfg} names {option.tag} {path.resolve()}, which does not exist"
+                    f"{sumocfg} names {option.tag} {path.resolve()}, which {fault}"
                 )
         found += [path.resolve() for path in paths]
         if option.tag == "additional-files":

@@ -14,6 +14,7 @@ from typing import Any
 import yaml
 
 import testbed
+from testbed.config.documents import fault
 from testbed.errors import ScenarioError
 
 DESCRIPTION = "scenario.yaml"
@@ -162,8 +163,10 @@ def _scenario(folder: Path, config: Path, about: Mapping[str, Any]) -> Scenario:
 def _mapping(path: Path) -> Mapping[str, Any]:
     try:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+    except (OSError, UnicodeDecodeError) as error:
         raise ScenarioError(f"cannot read {path}: {' '.join(str(error).split())}") from error
+    except yaml.YAMLError as error:
+        raise ScenarioError(f"{path}{fault(error)}") from error
     if not isinstance(content, dict):
         raise ScenarioError(f"{path} must hold keys and values; see docs/scenarios.md")
     return content

@@ -9,6 +9,7 @@ import contextlib
 import importlib.util
 import io
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -23,15 +24,40 @@ QUIET = ("--no-step-log", "--no-warnings", "--duration-log.disable", "--xml-vali
 
 _STANDARD = (1, 2)
 
-# Becomes the program named on its command line, after it asked the kernel to be killed
-# together with its parent.  Not a preexec_fn: that may deadlock in a threaded process.
-_TETHER = """
-import ctypes, os, sys
-SET_PARENT_DEATH_SIGNAL, SIGKILL = 1, 9
-ctypes.CDLL(None).prctl(SET_PARENT_DEATH_SIGNAL, SIGKILL)
-if os.getppid() == int(sys.argv[1]):
+# Asks the kernel for a signal when the parent dies, then becomes the program named on the
+# command line.  Not a preexec_fn: that may deadlock in a threaded process.
+_TIE = """
+import ctypes, os, signal, sys
+SET_PARENT_DEATH_SIGNAL = 1
+def tie(parent, number):
+    ctypes.CDLL(None).prctl(SET_PARENT_DEATH_SIGNAL, number)
+    if os.getppid() != parent:
+        os._exit(1)
+def become(parent):
+    tie(parent, signal.SIGKILL)
     os.execv(sys.argv[2], sys.argv[2:])
+parent = int(sys.argv[1])
 """
+_TETHER = _TIE + "become(parent)"
+# For a program that starts others, which the kernel would not end with it: stays beside it
+# and kills the whole group when the parent dies; ends as the program did.
+_GUARD = (
+    _TIE
+    + """
+signal.signal(signal.SIGTERM, lambda *_: os.killpg(0, signal.SIGKILL))
+tie(parent, signal.SIGTERM)
+guard = os.getpid()
+child = os.fork()
+if child == 0:
+    become(guard)
+code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+if code < 0:
+    if -code != signal.SIGKILL:
+        signal.signal(-code, signal.SIG_DFL)
+    os.kill(guard, -code)
+sys.exit(code)
+"""
+)
 
 
 @cache
@@ -62,25 +88,29 @@ def program(name: str) -> str:
 
 
 def run_tool(command: Sequence[str], folder: Path) -> None:
-    """Run one of SUMO's programs to its end inside `folder`.
+    """Run one of SUMO's programs to its end inside `folder`; what it starts ends with it.
 
     Raises
     ------
     ScenarioError
-        With the program's own last words, if it fails.
+        With the program's own last words, or how it ended, if it fails.
     """
-    done = subprocess.run(
-        command,
-        cwd=folder,
-        env=environment(),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        errors="replace",
-        check=False,
-    )
-    if done.returncode != 0:
-        raise ScenarioError(f"{Path(command[0]).name} failed: {last_words(done.stderr)}")
+    with tempfile.TemporaryFile() as log:
+        process = _start(_GUARD, command, folder, subprocess.DEVNULL, log)
+        try:
+            code = process.wait()
+        except BaseException:
+            # The guard still waits, so that the group's number is its own.
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            raise
+        said = last_words(read_log(log))
+    if code != 0:
+        # A script is known by its own name, not by Python's.
+        name = Path(command[1 if command[0] == sys.executable else 0]).name
+        ended = f"ended by signal {-code}" if code < 0 else f"exit status {code}"
+        raise ScenarioError(f"{name} failed: {said or ended}")
 
 
 def start_tethered(
@@ -96,13 +126,19 @@ def start_tethered(
     log : binary file
         Receives what SUMO says.
     """
+    return _start(_TETHER, [program("sumo"), *arguments], folder, log, log)
+
+
+def _start(
+    launcher: str, command: Sequence[str], folder: Path, out: IO[bytes] | int, err: IO[bytes]
+) -> "subprocess.Popen[bytes]":
     return subprocess.Popen(
-        [sys.executable, "-I", "-S", "-c", _TETHER, str(os.getpid()), program("sumo"), *arguments],
+        [sys.executable, "-I", "-S", "-c", launcher, str(os.getpid()), *command],
         cwd=folder,
         env=environment(),
         stdin=subprocess.DEVNULL,
-        stdout=log,
-        stderr=subprocess.STDOUT,
+        stdout=out,
+        stderr=err,
         process_group=0,
     )
 
@@ -128,8 +164,10 @@ def captured() -> Iterator[Callable[[], str]]:
     raise; a program whose output is parsed must not see that.  Yields a function that
     returns what was written.
     """
-    for stream in (sys.stdout, sys.stderr):
-        stream.flush()
+    for descriptor, stream in zip(_STANDARD, (sys.stdout, sys.stderr), strict=True):
+        if stream is not None:
+            stream.flush()
+        _occupy(descriptor)
     saved = [os.dup(descriptor) for descriptor in _STANDARD]
     with tempfile.TemporaryFile() as log, io.StringIO() as printed:
         try:
@@ -141,6 +179,17 @@ def captured() -> Iterator[Callable[[], str]]:
             for descriptor, copy in zip(_STANDARD, saved, strict=True):
                 os.dup2(copy, descriptor)
                 os.close(copy)
+
+
+def _occupy(descriptor: int) -> None:
+    """Open a standard descriptor that is closed, or the next file opened would get it."""
+    try:
+        os.fstat(descriptor)
+    except OSError:
+        null = os.open(os.devnull, os.O_RDWR)
+        if null != descriptor:
+            os.dup2(null, descriptor)
+            os.close(null)
 
 
 def read_log(log: IO[bytes]) -> str:

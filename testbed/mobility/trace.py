@@ -9,6 +9,7 @@ import csv
 import io
 import json
 import math
+import unicodedata
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,9 @@ def write_trace(path: Path, trace: Trace, provenance: Provenance) -> None:
     """
     check_order(trace.events)
     header = {**provenance, "end": trace.end}
+    earliest = _earliest(header)
+    for number, event in enumerate(trace.events, 1):
+        _check(f"event {number}", event, earliest)
     if path.suffix == ".parquet":
         files.write_bytes(path, _parquet(trace.events, header))
     else:
@@ -96,13 +100,20 @@ def _read_csv(path: Path) -> tuple[Trace, Provenance]:
             "copy or record it again"
         )
     first = at + 2
-    rows = enumerate(csv.reader(lines[at + 1 : -1]), start=first)
-    events = tuple(_event(f"{path} line {number}", row) for number, row in rows)
+    reader = csv.reader(lines[at + 1 : -1])
+    earliest = _earliest(header)
+    try:
+        events = tuple(
+            _event(f"{path} line {number}", row, earliest)
+            for number, row in enumerate(reader, start=first)
+        )
+    except csv.Error as error:
+        raise TraceError(f"{path} line {at + 1 + reader.line_num}: {error}") from error
     check_order(events, f"{path} line", first)
     return Trace(events, _end(path, header, events)), header
 
 
-def _event(where: str, row: Sequence[Any]) -> MobilityEvent:
+def _event(where: str, row: Sequence[Any], earliest: float) -> MobilityEvent:
     if len(row) != len(COLUMNS):
         raise TraceError(f"{where} has {len(row)} fields; write {','.join(COLUMNS)!r}")
     time, vehicle, kind = row
@@ -116,7 +127,25 @@ def _event(where: str, row: Sequence[Any]) -> MobilityEvent:
         raise TraceError(f"{where}: kind {kind!r} is neither 'join' nor 'leave'")
     if not vehicle:
         raise TraceError(f"{where}: the vehicle has no name")
-    return MobilityEvent(seconds, str(vehicle), kind)
+    event = MobilityEvent(seconds, str(vehicle), kind)
+    _check(where, event, earliest)
+    return event
+
+
+def _check(where: str, event: MobilityEvent, earliest: float) -> None:
+    if not event.time >= earliest:
+        raise TraceError(
+            f"{where}: time {event.time:g} is before {earliest:g}; a clock that starts below "
+            "zero needs '# begin: SECONDS' in the header"
+        )
+    if any(unicodedata.category(character) == "Cc" for character in event.vehicle):
+        raise TraceError(f"{where}: the vehicle's name {event.vehicle!r} has control characters")
+
+
+def _earliest(header: Provenance) -> float:
+    """Return the first second that events may have: zero, or where a header begins below."""
+    begin = header.get("begin")
+    return min(0.0, float(begin)) if isinstance(begin, int | float) else 0.0
 
 
 def _value(text: str) -> Any:
@@ -168,6 +197,9 @@ def _read_parquet(path: Path) -> tuple[Trace, Provenance]:
         )
     header = json.loads((table.schema.metadata or {}).get(_METADATA, b"{}"))
     rows = zip(*(table.column(name).to_pylist() for name in COLUMNS), strict=True)
-    events = tuple(_event(f"{path} row {number}", row) for number, row in enumerate(rows, 1))
+    earliest = _earliest(header)
+    events = tuple(
+        _event(f"{path} row {number}", row, earliest) for number, row in enumerate(rows, 1)
+    )
     check_order(events, f"{path} row")
     return Trace(events, _end(path, header, events)), header

@@ -11,11 +11,11 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from testbed.experiments.rundir import Run
-from testbed.files import write_bytes
 from testbed.ledger import TARIFFS, RequestCost
 from testbed.reporting.comparison import Curve, by_method, column, cumulative, curve, load
 from testbed.reporting.lines import draw_curves, draw_strip, held, ticks
 from testbed.reporting.names import label
+from testbed.reporting.output import save
 from testbed.reporting.style import COLUMN, PAGE, legend_above, new_figure, render, styled
 from testbed.reporting.units import byte_unit, time_unit
 
@@ -115,14 +115,12 @@ def draw(folder: Path) -> tuple[Path, ...]:
         If there are no comparable runs below it, or it cannot be written.
     """
     runs = load(folder)
-    written = []
-    for name, function in FIGURES.items():
-        figure = function(runs)
-        for kind in ("pdf", "png"):
-            path = folder / "figures" / f"{name}.{kind}"
-            write_bytes(path, render(figure, kind))
-            written.append(path)
-    return tuple(written)
+    return tuple(
+        save(folder, f"figures/{name}.{kind}", render(figure, kind))
+        for name, function in FIGURES.items()
+        for figure in [function(runs)]
+        for kind in ("pdf", "png")
+    )
 
 
 def _price(tariff: str) -> Callable[[RequestCost], float]:

@@ -1,19 +1,28 @@
 """One self-contained HTML page per comparison: table, figures, warnings, provenance."""
 
 from base64 import b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from testbed.experiments.rundir import Run
-from testbed.files import write_text
-from testbed.reporting.comparison import load, manifest_value
+from testbed.ledger import TARIFFS
+from testbed.reporting.comparison import by_method, load, manifest_value
 from testbed.reporting.figures import FIGURES
 from testbed.reporting.names import label
+from testbed.reporting.output import save
 from testbed.reporting.style import render
-from testbed.reporting.table import HEADER, cells, note, summarise
+from testbed.reporting.table import (
+    REFERENCE,
+    Summary,
+    accuracy_text,
+    note,
+    requests_text,
+    summarise,
+)
+from testbed.reporting.units import bytes_text, count_text, saving_text, time_text
 
 _TEMPLATE = "report.html.j2"
 _CAPTIONS = {
@@ -34,6 +43,7 @@ _CAPTIONS = {
         "The distance between a join or leave and its edit is the time to include or to forget."
     ),
 }
+_DIGITS = 16  # of a fingerprint
 _BAND = " Lines are means over the seeds, bands reach from the least to the largest."
 TARIFF_NOTES = {
     "incremental": (
@@ -59,9 +69,7 @@ def write_report(folder: Path) -> Path:
     ResultsError
         If there are no comparable runs below it, or it cannot be written.
     """
-    path = folder / "report.html"
-    write_text(path, to_html(load(folder)))
-    return path
+    return save(folder, "report.html", to_html(load(folder)).encode())
 
 
 def to_html(runs: Sequence[Run]) -> str:
@@ -78,8 +86,8 @@ def to_html(runs: Sequence[Run]) -> str:
     return environment.get_template(_TEMPLATE).render(
         title=str(manifest_value(runs[0], "config", "name")),
         setting=setting(runs[0]),
-        header=HEADER,
-        lines=[cells(summary) for summary in summaries],
+        costs=("time", *(f"bytes ({name})" for name in TARIFFS)),
+        lines=[_line(summary) for summary in summaries],
         note=note(summaries),
         figures=[
             (
@@ -95,7 +103,7 @@ def to_html(runs: Sequence[Run]) -> str:
             for run in runs
             for sentence in manifest_value(run, "warnings")
         ],
-        provenance=[_provenance(run) for run in runs],
+        provenance=_provenance(runs),
     )
 
 
@@ -112,7 +120,7 @@ def setting(run: Run) -> str:
     traffic = (
         f"SUMO scenario {of('mobility', 'scenario')}"
         if live
-        else f"trace {Path(of('mobility', 'trace')).name}"
+        else f"trace {Path(str(of('mobility', 'trace'))).name}"
     )
     handled = "one by one" if of("editing", "handling") == "sequential" else "in batches"
     return (
@@ -124,19 +132,69 @@ def setting(run: Run) -> str:
     )
 
 
-def _provenance(run: Run) -> Mapping[str, str]:
-    """Return what is needed to repeat one run, as label and value."""
-    versions = manifest_value(run, "versions")
-    mobility = manifest_value(run, "mobility")
+def _line(summary: Summary) -> Mapping[str, Any]:
+    """Return a method's line of the table; its costs are pairs of value and saving."""
+    values = (
+        time_text(summary.seconds),
+        *(bytes_text(summary.bytes[name]) for name in TARIFFS),
+    )
+    saved = (summary.seconds_saved, *(summary.bytes_saved[name] for name in TARIFFS))
+    own = summary.method == REFERENCE
     return {
-        "run": f"{label(run.method)}, seed {run.seed}",
-        "configuration": str(manifest_value(run, "hash")),
-        "data": f"{manifest_value(run, 'data', 'name')} "
-        f"{manifest_value(run, 'data', 'fingerprint')}",
-        "traffic": _listed(mobility),
-        "versions": _listed(versions),
+        "method": summary.label,
+        "accuracy": accuracy_text(summary),
+        "requests": requests_text(summary),
+        "edits": count_text(summary.triggered),
+        "costs": [
+            (value, "" if own or percent is None else f"saved {saving_text(percent)}")
+            for value, percent in zip(values, saved, strict=True)
+        ],
+        "flagged": summary.flagged,
     }
 
 
+def _provenance(runs: Sequence[Run]) -> Sequence[tuple[str, str, str]]:
+    """Return what is needed to repeat the runs: fact, whose it is, value."""
+    facts: Mapping[str, Callable[[Run], str]] = {
+        "configuration": lambda run: str(manifest_value(run, "hash")),
+        "data": lambda run: (
+            f"{manifest_value(run, 'data', 'name')} {manifest_value(run, 'data', 'fingerprint')}"
+        ),
+        "traffic": lambda run: _listed(manifest_value(run, "mobility")),
+        "versions": lambda run: _listed(manifest_value(run, "versions")),
+    }
+    return [
+        (fact, _named([run for run in runs if value(run) == text], runs), text)
+        for fact, value in facts.items()
+        for text in dict.fromkeys(map(value, runs))
+    ]
+
+
+def _named(some: Sequence[Run], runs: Sequence[Run]) -> str:
+    """Name `some` of the runs: by method or seed alone, where that says it."""
+    if len(some) == len(runs):
+        return "all"
+    methods = [label(method) for method in by_method(some)]
+    seeds = sorted({run.seed for run in some})
+    if sum(label(run.method) in methods for run in runs) == len(some):
+        return ", ".join(methods)
+    if sum(run.seed in seeds for run in runs) == len(some):
+        return f"seed {', '.join(map(str, seeds))}"
+    return "; ".join(f"{label(run.method)}, seed {run.seed}" for run in some)
+
+
 def _listed(values: Mapping[str, Any]) -> str:
-    return ", ".join(f"{key} {value}" for key, value in sorted(values.items()))
+    """Write entries that have a value; of a fingerprint the first digits."""
+    return ", ".join(
+        f"{key.replace('_', ' ')} {_short(value) if 'fingerprint' in key else _plain(value)}"
+        for key, value in sorted(values.items())
+        if value is not None
+    )
+
+
+def _short(value: Any) -> str:
+    return str(value)[:_DIGITS]
+
+
+def _plain(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)

@@ -4,12 +4,14 @@ import csv
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from io import StringIO
+from pathlib import Path
 from statistics import fmean, stdev
 
 from testbed.experiments.rundir import Run
 from testbed.ledger import TARIFFS, Totals, totals
-from testbed.reporting.comparison import by_method, column, requests
+from testbed.reporting.comparison import by_method, column, load, requests
 from testbed.reporting.names import label
+from testbed.reporting.output import save
 from testbed.reporting.units import bytes_text, count_text, saving_text, time_text
 
 REFERENCE = "retrain"
@@ -223,3 +225,18 @@ def to_csv(summaries: Sequence[Summary]) -> str:
             )
         )
     return stream.getvalue()
+
+
+def write_summary(folder: Path) -> tuple[Path, Path]:
+    """Write ``summary.csv`` and ``summary.md`` of the runs below `folder` into it.
+
+    Raises
+    ------
+    ResultsError
+        If there are no comparable runs below it, or it cannot be written.
+    """
+    summaries = summarise(load(folder))
+    return (
+        save(folder, "summary.csv", to_csv(summaries).encode()),
+        save(folder, "summary.md", to_markdown(summaries).encode()),
+    )

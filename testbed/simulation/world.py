@@ -134,6 +134,7 @@ class World:
                 "ignored": self.coordinator.ignored,
             },
             warnings=(
+                *_late(self.coordinator.metrics[0], self.source.warmup),
                 *_warnings(
                     self.coordinator.metrics,
                     self.experiment,
@@ -239,6 +240,16 @@ def _refused(refusal: Refusal) -> str:
         f"The upload of vehicle {vehicle} (partition {partition}) at request {refusal.request} "
         f"was refused and the vehicle treated as if it had left: {refusal.reason}."
     )
+
+
+def _late(first: Metric, warmup: float) -> list[str]:
+    """Say when the initial clients were not together at the end of the warm-up."""
+    if first.t <= warmup:
+        return []
+    return [
+        f"The wanted initial clients were together only {first.t - warmup:g} s after the warm-up; "
+        "the run started then."
+    ]
 
 
 def _warnings(

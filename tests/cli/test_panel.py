@@ -218,6 +218,26 @@ def test_the_summary_fits_eighty_columns_in_full():
     assert re.findall(r"[+-]\S+ %", table[3]) == ["-36.66 %", "-98.00 %", "+7.50 %", "-25.00 %"]
 
 
+@pytest.mark.parametrize("width", [20, 40, 60, 69])
+def test_on_a_narrow_terminal_every_method_has_a_block(width):
+    stream, console = plain(width)
+    show_summary(console, [summary(handled=11), RETRAIN])
+    lines = stream.getvalue().splitlines()
+    assert lines[:8] == [
+        "F-SOSA-U/I",
+        "  accuracy     97.2 ± 0.3 %",
+        "  requests     31  11 batches",
+        "  edits        14.5",
+        "  time         2.50 min  -36.66 %",
+        "  incremental  25.0 MB  -98.00 %",
+        "  broadcast    25.0 MB  +7.50 %",
+        "  paper        25.0 MB  -25.00 %",
+    ]
+    assert lines[8:10] == ["Retrain", "  accuracy     97.2 ± 0.3 %"]
+    assert lines[12] == "  time         2.50 min"
+    assert "Beside time and bytes: change against Retrain." in lines[16]
+
+
 def test_retrain_is_not_compared_with_itself():
     assert "0.00 %" not in shown(summary(), RETRAIN)
 

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from testbed.config import Experiment, load
+from testbed.config.spec import keys
 from testbed.errors import ConfigError
 
 
@@ -166,7 +167,7 @@ def test_a_path_on_the_command_line_is_relative_to_the_current_directory(tmp_pat
         ("data.zzz=1", "data.zzz: unknown key; known here: name, path, partition, alpha, "),
         ("editing.rho=1.5", "editing.rho: 1.5 must be less than 1"),
         ("editing.rho=0", "editing.rho: 0 must be greater than 0"),
-        ("editing.rho=.nan", "editing.rho: nan must be less than 1"),
+        ("editing.rho=.nan", "editing.rho: nan must be a finite number"),
         ("mobility.participation=1.01", "mobility.participation: 1.01 must be at most 1"),
         ("clients.pool=0", "clients.pool: 0 must be at least 1"),
         ("clients.pool=1.5", "clients.pool: 1.5 must be a whole number"),
@@ -178,6 +179,14 @@ def test_a_path_on_the_command_line_is_relative_to_the_current_directory(tmp_pat
         ("seeds=0,0", "seeds must name at least one seed, each once"),
         ("learning.lr=fast", "learning.lr: 'fast' must be a number"),
         ("learning.lr=.inf", "learning.lr: inf must be a finite number"),
+        ("mobility.rsu={x: .nan, y: 1}", "mobility.rsu.x: nan must be a finite number"),
+        ("mobility.participation=.inf", "mobility.participation: inf must be a finite number"),
+        ("mobility.density=0.0009", "mobility.density: 0.0009 must be at least 0.001"),
+        ("network.rate_mbps=1e-300", "network.rate_mbps: '1e-300' must be at least 1e-06"),
+        ("network.rate_mbps=2.0e+6", "network.rate_mbps: 2000000.0 must be at most 1e+06"),
+        ("network.latency_ms=1.1e+7", "network.latency_ms: 11000000.0 must be at most 1e+07"),
+        ("device.peak_tflops=1e-300", "device.peak_tflops: '1e-300' must be at least 1e-06"),
+        ("server.peak_tflops=1e-300", "server.peak_tflops: '1e-300' must be at least 1e-06"),
         ("learning.lr={a: 1}", "learning.lr: {'a': 1} must be a number"),
         ("data.name=minst", "data.name: 'minst' must be 'digits', 'mnist' or 'fashion-mnist'"),
         ("data.path=3", "data.path: 3 must be a path"),
@@ -202,6 +211,19 @@ def test_a_path_on_the_command_line_is_relative_to_the_current_directory(tmp_pat
 )
 def test_refused_values(override, message):
     assert refusal(None, override).startswith(message)
+
+
+COORDINATES = ("mobility.rsu.x", "mobility.rsu.y")
+FLOATS = [key for key, field in keys().items() if "float" in str(field.annotation)]
+
+
+@pytest.mark.parametrize("key", FLOATS)
+@pytest.mark.parametrize("value", [".nan", ".inf", "-.inf", "1.0e+15", "-1.0e+15"])
+def test_no_number_is_without_bounds(key, value):
+    # Coordinates come in pairs.
+    override = f"mobility.rsu={{x: {value}, y: {value}}}"
+    message = refusal(None, override if key in COORDINATES else f"{key}={value}")
+    assert message.startswith(key if key not in COORDINATES else "mobility.rsu.x")
 
 
 def test_every_mistake_is_named_at_once():

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from testbed.config import Experiment, canonical, load, spec_hash
 from testbed.config.spec import differences, keys
 
-DEFAULT_HASH = "8d5f34d0"
+DEFAULT_HASH = "10af353f"
 
 
 def test_the_hash_of_the_defaults_is_pinned():

@@ -24,7 +24,7 @@ def cases(draw):
     labels = np.array(draw(st.lists(st.integers(0, 9), min_size=size, max_size=size)), np.int64)
     config = DataConfig(
         partition=draw(st.sampled_from(KINDS)),
-        alpha=draw(st.sampled_from([1e-300, 1e-3, 0.1, 0.5, 10.0, 1e300])),
+        alpha=draw(st.sampled_from([1e-12, 1e-3, 0.1, 0.5, 10.0, 1e12])),
         minimum=minimum,
     )
     return labels, clients, config, Streams(draw(st.integers(0, 5)))

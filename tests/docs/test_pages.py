@@ -2,6 +2,7 @@
 
 import re
 import shlex
+from itertools import pairwise
 from pathlib import Path
 from urllib.parse import urlparse
 
@@ -109,3 +110,23 @@ def test_links_lead_somewhere(page: Path) -> None:
             continue
         path = page.parent / target.split("#")[0]
         assert path.exists(), f"{name_of(page)} links to {target}"
+
+
+def test_the_configuration_of_the_tutorial_runs(tmp_path: Path) -> None:
+    """With less training and fewer requests, and otherwise as it is printed."""
+    from testbed.experiments.run import run
+
+    (text,) = blocks(ROOT / "docs" / "tutorial.md", "yaml")
+    path = tmp_path / "dense.yaml"
+    path.write_text(text.replace("../configs/", f"{ROOT / 'configs'}/"))
+    settings = ["seeds=0", "learning.epochs=1", "fisher.kind=diagonal", "editing.requests=3"]
+    experiment = load(path, [*settings, "editing.methods=fsosa"])
+    (done,) = run(experiment, tmp_path / "results")
+    assert (done.cell.folder / "manifest.json").is_file()
+
+
+def test_the_readme_recipe_for_pictures_learns() -> None:
+    """The quickstart's learning rate would leave LeNet at chance."""
+    words = next(w for w in commands(ROOT / "README.md") if "data.name=fashion-mnist" in w)
+    settings = [value for word, value in pairwise(words) if word == "--set"]
+    assert {"learning.lr=0.01", "learning.model=lenet"} <= set(settings)

@@ -15,6 +15,7 @@ import pytest
 from testbed.cli.running import publish
 from testbed.config import load
 from testbed.experiments.rundir import find_runs
+from testbed.experiments.validation import FILES as RUN_FILES
 from testbed.ledger import TARIFFS, totals
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -178,7 +179,7 @@ def test_plot_redraws_from_the_run_folders_alone(out: Path, tmp_path: Path) -> N
     copy = tmp_path / "elsewhere"
     for method in METHODS:
         own = next(out.glob(f"{method}-*/seed=0"))
-        for name in ("manifest.json", "ledger.parquet", "metrics.parquet"):
+        for name in ("manifest.json", *RUN_FILES):
             target = copy / own.relative_to(out) / name
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes((own / name).read_bytes())
@@ -195,7 +196,7 @@ def test_plot_draws_one_run_directory(out: Path, tmp_path: Path) -> None:
     own = next(out.glob("fsosa-*/seed=0"))
     copy = tmp_path / own.relative_to(out)
     copy.mkdir(parents=True)
-    for name in ("manifest.json", "ledger.parquet", "metrics.parquet"):
+    for name in ("manifest.json", *RUN_FILES):
         (copy / name).write_bytes((own / name).read_bytes())
     publish(copy)
     for name in FIGURES:

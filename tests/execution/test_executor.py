@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from statistics import median
 
 import pytest
 import torch
@@ -169,6 +170,83 @@ def test_ctrl_c_ends_all_processes_without_a_traceback(tmp_path: Path) -> None:
         # The pipe closes when the last process that holds it has ended.
         assert process.stdout.read() == ""
     assert process.returncode == 130
+
+
+def test_ctrl_c_while_workers_start_is_heard_by_the_main_process_alone(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(INTERRUPTED)
+    for pause in (0.0, 0.5):
+        with subprocess.Popen(
+            [sys.executable, script, EXPERIMENT.model_dump_json()],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        ) as process:
+            assert process.stdout is not None
+            while not workers_of(process.pid):
+                assert process.poll() is None
+                time.sleep(0.005)
+            time.sleep(pause)
+            os.killpg(process.pid, signal.SIGINT)
+            assert process.stdout.read() == ""
+        assert process.returncode == 130
+
+
+def workers_of(parent: int) -> list[int]:
+    """Return the pool's processes, by their command line."""
+    found = []
+    for entry in Path(f"/proc/{parent}/task").glob("*/children"):
+        for child in entry.read_text().split():
+            command = Path(f"/proc/{child}/cmdline")
+            if command.exists() and b"spawn_main" in command.read_bytes():
+                found.append(int(child))
+    return found
+
+
+FIRST = """
+import sys, torch
+from testbed.config import Experiment
+from testbed.execution import open_executor
+from testbed.learning.client import prepare
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)  # as in every run
+    experiment = Experiment.model_validate_json(sys.argv[1])
+    with open_executor(experiment, 0, prepare(experiment, 0)) as executor:
+        done = executor.train(range(8))
+        print(*(answer.train_s + answer.fisher_s for answer in done))
+"""
+
+
+@pytest.mark.parametrize("kind", ["serial", "processes"])
+def test_the_first_training_is_measured_like_the_others(kind: str, tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(FIRST)
+    execution = EXPERIMENT.execution.model_copy(update={"kind": kind})
+    # All have equally much to do.
+    data = EXPERIMENT.data.model_copy(update={"partition": "iid"})
+    experiment = EXPERIMENT.model_copy(update={"execution": execution, "data": data})
+    done = subprocess.run(
+        [sys.executable, script, experiment.model_dump_json()],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    seconds = [float(word) for word in done.stdout.split()]
+    assert len(seconds) == 8
+    # Without a warm-up torch's own imports count, which take as long as twenty trainings.
+    assert seconds[0] < 8 * median(seconds)
+
+
+def test_warming_up_changes_nothing(task: Task) -> None:
+    before = {name: value.clone() for name, value in task.initial.items()}
+    cold = messages(Serial(task).train([0, 1]))
+    executor_module._warm_up(task)
+    assert messages(Serial(task).train([0, 1])) == cold
+    assert all(torch.equal(task.initial[name], before[name]) for name in before)
 
 
 def test_a_worker_works_only_when_started_by_an_executor() -> None:

@@ -7,6 +7,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -106,6 +107,41 @@ def test_no_sumo_waits_for_a_python_that_died_before_it_connected(tmp_path: Path
         assert group_runs(sumo)
         process.kill()
     assert gone_within(3, group=sumo)
+
+
+def descendants(parent: int) -> dict[int, str]:
+    """Return the name of every process below one."""
+    below = {}
+    for child in children(parent):
+        below[child] = Path(f"/proc/{child}/comm").read_text().strip()
+        below |= descendants(child)
+    return below
+
+
+@pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_no_router_outlives_a_python_that_ends_while_routes_are_made(
+    sent: signal.Signals,
+) -> None:
+    script = """
+        from testbed.mobility.building import cached_routes
+        from testbed.mobility.scenarios import find
+        cached_routes(find("city_grid"), 0.03)
+        """
+    with subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(script)], stderr=subprocess.DEVNULL
+    ) as process:
+        below: dict[int, str] = {}
+        deadline = time.monotonic() + 60
+        while "duarouter" not in below.values() and time.monotonic() < deadline:
+            time.sleep(0.05)
+            with suppress(FileNotFoundError, ProcessLookupError):
+                below = descendants(process.pid)
+        router = next(pid for pid, name in below.items() if name == "duarouter")
+        group = os.getpgid(router)
+        assert group in children(process.pid)
+        process.send_signal(sent)
+    assert gone_within(3, group=group)
+    assert process.returncode == -sent
 
 
 @BOTH

@@ -57,8 +57,23 @@ def test_inspect_counts_participants_only(run: Callable[..., str]) -> None:
         *("inspect", "city_grid", "--end", "120", "--warmup", "60"),
         *("--participation", "0.2", "--membership", "rsu", "--backend", "traci"),
     )
-    assert "0.2 of the vehicles take part" in output
+    assert "vehicles that take part" in output
+    assert "20 %" in output
+    assert "at 60 s" in output
+    # No empty heading: the first line of the frame is followed by a row with words.
+    lines = output.splitlines()
+    assert "simulated" in lines[next(n for n, line in enumerate(lines) if "┌" in line) + 1]
     assert "not reached" in output
+
+
+def test_a_density_beyond_the_bounds_is_refused(tmp_path: Path) -> None:
+    from testbed.config import load
+
+    for density in ("nan", "inf", "1e-6"):
+        result = CliRunner().invoke(app, ["build", "city_grid", "--density", density])
+        assert result.exit_code != 0
+    with pytest.raises(ConfigError, match=r"mobility.density: .* at least 0.001"):
+        load(None, ["mobility.density=1e-6"])
 
 
 def test_inspect_refuses_traffic_that_is_over_too_soon(
@@ -67,7 +82,7 @@ def test_inspect_refuses_traffic_that_is_over_too_soon(
     path = make_scenario(routes="<routes/>")
     with pytest.raises(ScenarioError, match=r"the traffic is over at 0 s"):
         run("inspect", str(path))
-    with pytest.raises(ConfigError, match="x and y must be given together"):
+    with pytest.raises(ConfigError, match=r"mobility.rsu: x and y must be given together"):
         run("inspect", str(path), "--x", "3")
     with pytest.raises(ScenarioError, match="did you mean 'city_grid'"):
         run("inspect", "citygrid")

@@ -1,5 +1,6 @@
 import gzip
 import shutil
+import sys
 import xml.etree.ElementTree as ET
 from collections.abc import Callable
 from pathlib import Path
@@ -66,7 +67,9 @@ def test_a_path_may_name_the_file_or_its_folder(make_scenario: Make) -> None:
         ("speed: 3", "unknown key 'speed'"),
         ("generator: {net: a}", "missing .* required"),
         ("[1, 2]", "must hold keys and values"),
-        ("a: [", "while parsing"),
+        ("a: [", r", line 1 is not valid YAML: expected the node content"),
+        ("title: a\nrsu: {x: 1\n", r", line 3 is not valid YAML: expected ',' or '}'"),
+        ("title: a: b", r", line 1 is not valid YAML: mapping values are not allowed here"),
     ],
 )
 def test_a_wrong_description_is_refused(make_scenario: Make, text: str, message: str) -> None:
@@ -206,3 +209,29 @@ def test_the_fingerprint_looks_through_compression(tmp_path: Path) -> None:
     (tmp_path / "a.xml.gz").write_bytes(gzip.compress(b"<a/>", 1))
     assert fingerprint([tmp_path / "a.xml"]) == fingerprint([tmp_path / "a.xml.gz"])
     assert fingerprint([tmp_path / "a.xml"]) != fingerprint([])
+
+
+def test_a_folder_in_place_of_a_file_is_called_one(make_scenario: Make, tmp_path: Path) -> None:
+    path = make_scenario()
+    (path.parent / "demand.rou.xml").unlink()
+    with pytest.raises(ScenarioError, match=r"route-files .*demand.rou.xml, which does not exist"):
+        headless(path, tmp_path)
+    (path.parent / "demand.rou.xml").mkdir()
+    with pytest.raises(ScenarioError, match=r"route-files .*, which is a folder, not a file"):
+        headless(path, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("program", "message"),
+    [
+        ("raise SystemExit(7)", r"failed: exit status 7$"),
+        ("import os; os.kill(os.getpid(), 9)", r"failed: ended by signal 9$"),
+        ("import os; os.kill(os.getpid(), 15)", r"failed: ended by signal 15$"),
+        ("raise SystemExit('Error: no such edge')", r"failed: no such edge$"),
+    ],
+)
+def test_a_tool_that_fails_says_how(tmp_path: Path, program: str, message: str) -> None:
+    tool = tmp_path / "tool.py"
+    tool.write_text(program)
+    with pytest.raises(ScenarioError, match=f"^tool.py {message}"):
+        run_tool([sys.executable, str(tool)], tmp_path)

@@ -87,6 +87,12 @@ HEAD = "time,vehicle,kind\n"
         (HEAD + "inf,a,join\n", r"line 2: time 'inf' is not a number"),
         (HEAD + "1,a,enter\n", r"line 2: kind 'enter' is neither 'join' nor 'leave'"),
         (HEAD + "1,,join\n", r"line 2: the vehicle has no name"),
+        (HEAD + "-0.5,a,join\n", r"line 2: time -0.5 is before 0; .*'# begin: SECONDS'"),
+        ("# begin: -2\n" + HEAD + "-3,a,join\n", r"line 3: time -3 is before -2"),
+        ("# begin: 5\n" + HEAD + "-3,a,join\n", r"line 3: time -3 is before 0"),
+        (HEAD + "1,a,join\n1,b\0,join\n", r"line 3: the vehicle's name 'b\\x00' has control"),
+        (HEAD + "1,b\x1b[2J,join\n", r"line 2: the vehicle's name .* has control"),
+        (HEAD + "1,a,join\n1," + "b" * 200_000 + ",join\n", r"line 3: field larger than"),
         (HEAD + "2,a,join\n1,b,join\n", r"line 3: time 1 comes after 2; sort"),
         ("# end: 9\n" + HEAD + "1,a,leave\n", r"line 3: 'a' leaves but never joined"),
         (HEAD + "1,a,join\n2,a,join\n", r"line 3: 'a' joins but is a member"),
@@ -102,6 +108,20 @@ def test_a_malformed_file_is_refused_by_name_and_line(
     with pytest.raises(TraceError, match=f"bad.csv.*{message}") as caught:
         read_trace(path)
     assert "\n" not in str(caught.value)
+
+
+def test_a_clock_that_starts_below_zero_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    trace = Trace((MobilityEvent(-1.5, "a", "join"),), 9.0)
+    write_trace(path, trace, {"begin": -2.0})
+    assert read_trace(path)[0] == trace
+    for name in ("u.csv", "u.parquet"):
+        with pytest.raises(TraceError, match=r"event 1: time -1.5 is before 0"):
+            write_trace(tmp_path / name, trace, {})
+    named = Trace((MobilityEvent(1.5, "a\nb", "join"),), 9.0)
+    with pytest.raises(TraceError, match=r"event 1: the vehicle's name 'a\\nb' has control"):
+        write_trace(tmp_path / "u.csv", named, {})
+    assert [entry.name for entry in tmp_path.iterdir()] == ["t.csv"]
 
 
 def test_a_missing_or_binary_file_is_refused(tmp_path: Path) -> None:

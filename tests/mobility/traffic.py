@@ -14,9 +14,10 @@ def record(config: MobilityConfig, seed: int = 1) -> list[MobilityEvent]:
         return [event for step in source.steps() for event in step.events]
 
 
-def children() -> set[int]:
-    """Return the running children of this process, zombies left out."""
-    return {pid for pid, parent, _ in _processes() if parent == os.getpid()}
+def children(parent: int | None = None) -> set[int]:
+    """Return the running children of a process, by default this one, zombies left out."""
+    above = os.getpid() if parent is None else parent
+    return {pid for pid, found, _ in _processes() if found == above}
 
 
 def group_runs(group: int) -> bool:

@@ -133,7 +133,7 @@ def write_run(
     write_table(folder, "ledger", builder.rows, COLUMNS)
     write_table(folder, "metrics", builder.metrics, METRIC_COLUMNS)
     manifest = {
-        "status": "complete",
+        "status": "finished",
         "method": method,
         "seed": seed,
         "hash": "0a1b2c3d",
@@ -149,6 +149,8 @@ def write_run(
         "counts": {"requests": requests},
         "wall_s": 12.5,
     }
+    for name in ("trace.csv", "model.safetensors"):
+        (folder / name).touch()
     write_manifest(folder, manifest)
     return folder
 

@@ -50,8 +50,18 @@ def test_a_manifest_without_configuration_is_an_error(tmp_path, make_run):
     manifest = json.loads(path.read_text())
     del manifest["config"]
     path.write_text(json.dumps(manifest))
-    with pytest.raises(ResultsError, match="manifest has no config; run the experiment again"):
+    with pytest.raises(ResultsError, match=r"\(no config\); run the experiment again"):
         load(tmp_path)
+
+
+def test_a_configuration_without_a_section_is_an_error(tmp_path, make_run):
+    path = make_run(tmp_path, "fsosa", requests=3) / "manifest.json"
+    manifest = json.loads(path.read_text())
+    for editing in ("text", None, ["rho"]):
+        manifest["config"]["editing"] = editing
+        path.write_text(json.dumps(manifest))
+        with pytest.raises(ResultsError, match="config has no section editing"):
+            load(tmp_path)
 
 
 def test_columns_are_ordered_by_request(runs):

@@ -101,6 +101,17 @@ def test_too_few_at_the_end_of_the_warmup_are_waited_for(tmp_path: Path) -> None
     assert [(m.kind, m.t) for m in outcome.metrics] == [("init", 25.0), ("leave", 30.0)]
 
 
+def test_a_start_after_the_warmup_is_said(tmp_path: Path) -> None:
+    outcome = run(
+        tmp_path, "1 +a +b +c; 25 +d; 30 -a",
+        clients={"initial": 4}, editing={"requests": 1},
+    ).outcome  # fmt: skip
+    assert outcome.warnings == (
+        "The wanted initial clients were together only 15 s after the warm-up; "
+        "the run started then.",
+    )
+
+
 def test_without_initial_all_present_are_clients(tmp_path: Path) -> None:
     outcome = run(
         tmp_path, "1 +a +b +c +d +e; 2 -b; 11 -a",

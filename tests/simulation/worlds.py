@@ -69,7 +69,10 @@ def _prepared(key: str, seed: int) -> tuple[Task, Serial]:
 
 def executor_of(wanted: Experiment, seed: int = 0) -> tuple[Task, Serial]:
     """Prepare the learning of an experiment, once for all tests that share it."""
-    relevant = {"clients": {"pool"}, "data": True, "learning": True, "fisher": True}
+    relevant = {
+        "clients": {"pool"},
+        **dict.fromkeys(("data", "learning", "fisher", "fusion"), True),
+    }
     return _prepared(wanted.model_dump_json(include=relevant), seed)
 
 
