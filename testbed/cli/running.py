@@ -8,11 +8,10 @@ from testbed.cli.panel import Watcher, show_summary
 from testbed.config import Experiment
 from testbed.experiments.lock import exclusive
 from testbed.experiments.run import run
-from testbed.files import write_text
 from testbed.reporting.comparison import load as load_runs
 from testbed.reporting.figures import draw
 from testbed.reporting.html import write_report
-from testbed.reporting.table import summarise, to_csv, to_markdown
+from testbed.reporting.table import summarise, write_summary
 
 
 def run_experiment(experiment: Experiment, out: Path, force: bool) -> None:
@@ -41,9 +40,7 @@ def publish(folder: Path, redraw: bool = True) -> None:
     runs = load_runs(folder)
     if redraw or not (folder / "report.html").is_file():
         draw(folder)
-        summaries = summarise(runs)
-        write_text(folder / "summary.csv", to_csv(summaries))
-        write_text(folder / "summary.md", to_markdown(summaries))
+        write_summary(folder)
         write_report(folder)
     show_summary(console, summarise(runs))
     for run_ in runs:

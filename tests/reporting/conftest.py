@@ -65,7 +65,7 @@ class Builder:
         self._bill(together[-1], kind, uploads if triggered else 0, triggered=triggered)
         if triggered:
             lag = {"retrain": 0.0, "fsosa": 0.0005}.get(self.method, -0.03)
-            self.accuracy = float(0.93 + self.world.drift[together[-1] - 1] + lag)
+            self.accuracy = min(1.0, float(0.93 + self.world.drift[together[-1] - 1] + lag))
         self._measure(together, "", start, triggered=triggered)
 
     def _bill(self, request: int, kind: str, uploads: int, *, triggered: bool) -> None:

@@ -70,7 +70,7 @@ def test_savings_follow_from_the_totals(own, other):
             assert edit.bytes_saved[name] is None
             continue
         expected = 100 - 100 * totals(own).bytes[name].total / reference
-        assert edit.bytes_saved[name] == pytest.approx(expected, abs=1e-9)
+        assert edit.bytes_saved[name] == pytest.approx(expected, rel=1e-9, abs=1e-9)
         assert retrain.bytes_saved[name] == 0
 
 

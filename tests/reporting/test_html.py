@@ -118,7 +118,7 @@ def test_what_differs_between_runs_is_named_by_method_or_seed(tmp_path, make_run
                 "scenario": "a_name_of_many_letters",
             }  # fmt: skip
             manifest["data"]["name"] = method
-            manifest["versions"]["python"] = f"3.11.{(method == 'fsosa') and seed}"
+            manifest["versions"]["python"] = f"3.11.{seed if method == 'fsosa' else 0}"
             path.write_text(json.dumps(manifest))
     cells = Page(to_html(load(tmp_path))).cells
     facts = cells[cells.index("configuration") + 3 :]
