@@ -10,6 +10,7 @@ on the official test pictures.
 Usage
 -----
 python benchmarks/fusion_quality.py [--data DIR] [--store DIR] [--reference] [--seeds 3]
+                                    [--first-seed 0] [--workers 2]
 
 --data       folder with mnist.npz and cifar10_jpeg.npz; data sets that are not found are left out
 --store      keeps local models between calls (safetensors)
@@ -19,8 +20,11 @@ python benchmarks/fusion_quality.py [--data DIR] [--store DIR] [--reference] [--
 import argparse
 import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import pairwise
+from multiprocessing import get_context
 from pathlib import Path
 from statistics import mean, stdev
 
@@ -80,7 +84,8 @@ def cifar10(path: Path) -> Dataset:
     for part in ("train", "test"):
         raw, at = bundle[f"{part}_jpeg"].tobytes(), bundle[f"{part}_offsets"]
         pictures = [np.asarray(Image.open(io.BytesIO(raw[a:b]))) for a, b in pairwise(at)]
-        arrays[part] = np.stack(pictures).transpose(0, 3, 1, 2).astype(np.float32) / 255
+        stacked = np.stack(pictures).transpose(0, 3, 1, 2)
+        arrays[part] = stacked.astype(np.float32) / np.float32(255)
     labels = {part: bundle[f"{part}_labels"].astype(np.int64) for part in arrays}
     return Dataset(
         "cifar10",
@@ -93,6 +98,7 @@ def cifar10(path: Path) -> Dataset:
     )
 
 
+@cache
 def dataset(name: str, folder: Path) -> Dataset:
     """Load a data set by name."""
     if name == "cifar10":
@@ -167,13 +173,34 @@ def accuracies(
         yield f"FedFisher {kind}", test(fedfisher.fuse(raw, layers, validate).model)
         for preset in PRESETS:
             config = FusionConfig.model_validate({"preset": preset})
-            by = Conditioning(config.temper, config.normalise)
+            by = Conditioning.from_config(config)
             received = [
                 Contribution(each.samples, each.model, condition(each.fisher, each.samples, by))
                 for each in raw
             ]
             fused = fsosa.fuse(received, layers, fsosa.Projection.from_config(config))
             yield f"{preset} {kind}", test(fused.model)
+
+
+def cell(setting: Setting, seed: int, data: Path, store: Path | None) -> dict[str, float]:
+    """Train, fuse and test one setting with one seed."""
+    torch.set_num_threads(1)
+    task, x, y = prepare(dataset(setting.data, data), setting, seed)
+    models = local_models(task, setting, seed, store)
+    return dict(accuracies(task, models, lambda state: evaluate(task.model, state, x, y).accuracy))
+
+
+def readable(settings: Sequence[Setting], data: Path) -> list[Setting]:
+    """Return the settings whose data set is there; say which are not."""
+    found = []
+    for setting in settings:
+        try:
+            dataset(setting.data, data)
+        except DataError as error:
+            print(f"left out: {error}")
+        else:
+            found.append(setting)
+    return found
 
 
 def main() -> None:
@@ -183,41 +210,41 @@ def main() -> None:
     parser.add_argument("--store", type=Path)
     parser.add_argument("--reference", action="store_true")
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--first-seed", type=int, default=0)
+    parser.add_argument("--workers", type=int, default=2)
     options = parser.parse_args()
-    torch.set_num_threads(1)
-    loaded: dict[str, Dataset] = {}
+    settings = readable(REFERENCE if options.reference else CONFIRMATION, options.data)
+    seeds = range(options.first_seed, options.first_seed + options.seeds)
     gains: dict[Setting, float] = {}
-    for setting in REFERENCE if options.reference else CONFIRMATION:
-        try:
-            if setting.data not in loaded:
-                loaded[setting.data] = dataset(setting.data, options.data)
-        except DataError as error:
-            print(f"left out: {setting.data}: {error}")
-            continue
-        found: dict[str, list[float]] = {}
-        for seed in range(options.seeds):
-            task, x, y = prepare(loaded[setting.data], setting, seed)
-            models = local_models(task, setting, seed, options.store)
-            model = task.model
-            for name, value in accuracies(
-                task, models, lambda state, x=x, y=y, m=model: evaluate(m, state, x, y).accuracy
-            ):
-                found.setdefault(name, []).append(value)
-        if not gains:
-            print("| task | " + " | ".join(found) + " | robust - FedFisher |")
-            print("|---|" + "---:|" * (len(found) + 1))
-        gains[setting] = mean(found["robust kfac"]) - mean(found["FedFisher kfac"])
-        row = [
-            f"{mean(values):.1f} ± {stdev(values):.1f}" if len(values) > 1 else f"{values[0]:.1f}"
-            for values in found.values()
-        ]
-        title = f"{setting.data}, {setting.clients} clients, α {setting.alpha}"
-        print(f"| {title} | " + " | ".join(row) + f" | {gains[setting]:+.1f} |", flush=True)
+    with ProcessPoolExecutor(options.workers, get_context("spawn")) as pool:
+        jobs = {
+            setting: [
+                pool.submit(cell, setting, seed, options.data, options.store) for seed in seeds
+            ]
+            for setting in settings
+        }
+        for setting, cells in jobs.items():
+            results = [job.result() for job in cells]
+            if not gains:
+                print("| task | " + " | ".join(results[0]) + " | robust - FedFisher |")
+                print("|---|" + "---:|" * (len(results[0]) + 1))
+            found = {name: [each[name] for each in results] for name in results[0]}
+            gains[setting] = mean(found["robust kfac"]) - mean(found["FedFisher kfac"])
+            figures = " | ".join(spread(values) for values in found.values())
+            title = f"{setting.data}, {setting.clients} clients, α {setting.alpha}"
+            print(f"| {title} | {figures} | {gains[setting]:+.1f} |", flush=True)
     for alpha in sorted({setting.alpha for setting in gains}):
         some = [gain for setting, gain in gains.items() if setting.alpha == alpha]
         print(f"mean gain at α {alpha}: {mean(some):+.2f}")
     if gains:
         print(f"mean gain: {mean(gains.values()):+.2f}, smallest: {min(gains.values()):+.2f}")
+
+
+def spread(values: Sequence[float]) -> str:
+    """Return the mean, with the standard deviation where there is one."""
+    if len(values) == 1:
+        return f"{values[0]:.1f}"
+    return f"{mean(values):.1f} ± {stdev(values):.1f}"
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from testbed.config.schema import PRESETS, DataConfig
+from testbed.config.schema import PRESETS, DataConfig, FusionConfig
 from testbed.data import Dataset, load_dataset, partition
 from testbed.fusion.kronecker import KroneckerSum
 from testbed.fusion.solver import Solve, conjugate_gradients
@@ -66,8 +66,8 @@ def systems(case: Case, preset: str) -> list[tuple[str, KroneckerSum, Tensor]]:
     parts = partition(data.y_train, case.members, DataConfig(), streams)
     model = build(case.model, case.shape, 10, streams.integer("model"))
     start = {name: value.clone() for name, value in model.state_dict().items()}
-    by = PRESETS[preset]
-    conditioning = Conditioning(by["temper"], by["normalise"])
+    config = FusionConfig.model_validate({"preset": preset})
+    conditioning = Conditioning.from_config(config)
     states, factors = [], []
     for part in parts:
         x, y = pictures[part], labels[part]
@@ -76,13 +76,15 @@ def systems(case: Case, preset: str) -> list[tuple[str, KroneckerSum, Tensor]]:
         states.append(state)
         factors.append(condition(raw, len(part), conditioning))
     found = []
-    for block in blocks(model):
+    layers = blocks(model)
+    for block in layers:
         pairs = [each[block.name] for each in factors]
         a = torch.stack([pair.a.double() for pair in pairs if isinstance(pair, Kronecker)])
         g = torch.stack([pair.g.double() for pair in pairs if isinstance(pair, Kronecker)])
         w = torch.stack([matrix(block, state).double() for state in states])
         traces = a.diagonal(dim1=1, dim2=2).sum(1) * g.diagonal(dim1=1, dim2=2).sum(1)
-        tau = by["damping"] * float(traces.sum()) / (block.rows * block.columns)
+        c = config.output_damping if block is layers[-1] else config.damping
+        tau = c * float(traces.sum()) / (block.rows * block.columns)
         rhs = (g @ (w - w.mean(0)) @ a).sum(0)
         found.append((f"{block.rows}x{block.columns}", KroneckerSum(g, a, tau), rhs))
     return found

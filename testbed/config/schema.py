@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 # Beyond these no quantity means anything, and sums of seconds and bytes would overflow.
 _LEAST, _MOST = 1e-12, 1e12
 Positive = Annotated[float, Field(ge=_LEAST, le=_MOST)]
+Share = Annotated[float, Field(ge=0, le=1)]
 NonNegative = Annotated[float, Field(ge=0, le=_MOST)]
 Coordinate = Annotated[float, Field(ge=-_MOST, le=_MOST)]
 Speed = Annotated[float, Field(ge=1e-6, le=1e6)]
@@ -120,8 +121,22 @@ class FisherConfig(_Section):
 # `robust` was chosen on Fashion-MNIST and confirmed elsewhere, see docs/fusion.md; `paper`
 # is the plain Fisher with just enough damping to be solvable.
 PRESETS: dict[str, dict[str, Any]] = {
-    "robust": {"temper": 0.7, "normalise": "trace", "damping": 0.1},
-    "paper": {"temper": 1.0, "normalise": "none", "damping": 1e-4},
+    "robust": {
+        "temper": 0.55,
+        "temper_inputs": 0.8,
+        "normalise": 0.4,
+        "shrink": 0.75,
+        "damping": 0.2,
+        "output_damping": 1.0,
+    },
+    "paper": {
+        "temper": 1.0,
+        "temper_inputs": 1.0,
+        "normalise": 0.0,
+        "shrink": 1.0,
+        "damping": 1e-4,
+        "output_damping": 1e-4,
+    },
 }
 
 
@@ -129,11 +144,14 @@ class FusionConfig(_Section):
     """How contributions are conditioned and projected onto {F W = b}."""
 
     preset: Literal["robust", "paper"] = Field(
-        "robust", description="fills the next three keys where they are not given"
+        "robust", description="fills the next six keys where they are not given"
     )
-    temper: float = Field(0.7, gt=0, le=1, description="p: clients upload F^p")
-    normalise: Literal["trace", "none"] = "trace"
-    damping: NonNegative = Field(0.1, description="c in tau = c tr(F) / n, per layer")
+    temper: float = Field(0.55, gt=0, le=1, description="p: clients upload G^p, or f^p")
+    temper_inputs: float = Field(0.8, gt=0, le=1, description="a: clients upload A^a")
+    normalise: Share = Field(0.4, description="q: blocks are divided by their mean diagonal^q")
+    shrink: Share = Field(0.75, description="s: off-diagonal entries of A are multiplied by s")
+    damping: NonNegative = Field(0.2, description="c in tau = c tr(F) / n, per layer")
+    output_damping: NonNegative = Field(1.0, description="c of the output layer")
     rtol: float = Field(1e-6, gt=0, lt=1, description="relative residual at which CG stops")
     max_iterations: int = Field(2000, ge=1)
 

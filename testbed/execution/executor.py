@@ -3,6 +3,9 @@
 A contribution is a pure function of (run seed, data partition), so an executor computes
 each once and hands the same one out again.  That is a matter of this machine's time only:
 the simulation bills every training, and no method's state reads from here.
+
+Wherever a client works, what it sends is a message, and what it sent is what can be read from
+that.  A message that cannot be read, or work that fails, is an answer too: `Unusable`.
 """
 
 import ctypes
@@ -15,11 +18,13 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
 
 import torch
 
 from testbed.config import Experiment
+from testbed.errors import FusionError
+from testbed.learning.acceptance import Unusable
 from testbed.learning.blocks import State
 from testbed.learning.client import Task, inform, prepare, train_client
 from testbed.learning.contribution import (
@@ -33,6 +38,7 @@ from testbed.learning.contribution import (
 _PR_SET_PDEATHSIG = 1
 _STOPS = (signal.SIGINT, signal.SIGTERM)
 T = TypeVar("T")
+Message = bytes | Unusable
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,12 +47,13 @@ class Trained:
 
     Attributes
     ----------
-    contribution : Contribution
+    contribution : Contribution or Unusable
+        As received.
     train_s, fisher_s : float
         Measured seconds.
     """
 
-    contribution: Contribution
+    contribution: Contribution | Unusable
     train_s: float
     fisher_s: float
 
@@ -55,7 +62,7 @@ class Trained:
 class Tuned:
     """A model trained further and the measured seconds that took."""
 
-    model: State
+    model: State | Unusable
     train_s: float
 
 
@@ -69,17 +76,49 @@ class Executor(Protocol):
         """Train partitions' clients further from `start`."""
 
 
-def _train(task: Task, part: int) -> Trained:
+def _timed(
+    phase: Literal["train", "fisher"], work: Callable[..., T], *arguments: Any
+) -> tuple[T | Unusable, float]:
+    """Do a client's work; return what came of it and the wall-clock seconds it took."""
     begin = time.perf_counter()
-    state = train_client(task, part, task.initial)
-    middle = time.perf_counter()
-    contribution = inform(task, part, state)
-    return Trained(contribution, middle - begin, time.perf_counter() - middle)
+    made: T | Unusable
+    try:
+        made = work(*arguments)
+    except (ArithmeticError, RuntimeError, ValueError) as error:
+        if "allocate memory" in str(error):  # this machine's failure and not the client's
+            raise
+        made = Unusable(_line(f"{type(error).__name__.lstrip('_')}: {error}"), phase)
+    return made, time.perf_counter() - begin
 
 
-def _tune(task: Task, part: int, start: State) -> Tuned:
-    begin = time.perf_counter()
-    return Tuned(train_client(task, part, start), time.perf_counter() - begin)
+def _train(task: Task, part: int) -> tuple[Message, float, float]:
+    """Return the message with a client's contribution, and the seconds its two parts took."""
+    state, train_s = _timed("train", train_client, task, part, task.initial)
+    if isinstance(state, Unusable):
+        return state, train_s, 0.0
+    made, fisher_s = _timed("fisher", inform, task, part, state)
+    return made if isinstance(made, Unusable) else serialise(made), train_s, fisher_s
+
+
+def _tune(task: Task, part: int, start: State) -> tuple[Message, float]:
+    """Return the message with a client's model, and the seconds its training took."""
+    made, train_s = _timed("train", train_client, task, part, start)
+    return made if isinstance(made, Unusable) else serialise_model(made), train_s
+
+
+def _read(message: Message, read: Callable[[bytes], T]) -> T | Unusable:
+    """Return what is in a message, or why it cannot be read."""
+    if isinstance(message, Unusable):
+        return message
+    try:
+        return read(message)
+    except FusionError as error:
+        return Unusable(_line(str(error)))
+
+
+def _line(text: str) -> str:
+    """Fold white space: messages of libraries have several lines."""
+    return " ".join(text.split())
 
 
 def _warm_up(task: Task) -> None:
@@ -89,7 +128,7 @@ def _warm_up(task: Task) -> None:
     Nothing is kept: the network is a scratch one and streams are asked by name.
     """
     few = task.parts[0][: task.recipe.batch]
-    # Standing still keeps a recipe that diverges from failing here, where no client is named.
+    # Standing still lets a recipe that diverges get through all of it.
     still = replace(task.recipe, epochs=1, lr=0.0)
     _train(replace(task, parts=[few], recipe=still), 0)
 
@@ -105,12 +144,14 @@ class Serial:
         """See `Executor.train`."""
         for part in parts:
             if part not in self._known:
-                self._known[part] = _train(self.task, part)
+                message, train_s, fisher_s = _train(self.task, part)
+                self._known[part] = Trained(_read(message, deserialise), train_s, fisher_s)
         return [self._known[part] for part in parts]
 
     def tune(self, parts: Sequence[int], start: State) -> list[Tuned]:
         """See `Executor.tune`."""
-        return [_tune(self.task, part, start) for part in parts]
+        answers = [_tune(self.task, part, start) for part in parts]
+        return [Tuned(_read(model, deserialise_model), train_s) for model, train_s in answers]
 
 
 @dataclass
@@ -126,14 +167,14 @@ class Processes:
         for part, (message, train_s, fisher_s) in zip(
             new, self._map(_train_remotely, new), strict=True
         ):
-            self._known[part] = Trained(deserialise(message), train_s, fisher_s)
+            self._known[part] = Trained(_read(message, deserialise), train_s, fisher_s)
         return [self._known[part] for part in parts]
 
     def tune(self, parts: Sequence[int], start: State) -> list[Tuned]:
         """See `Executor.tune`."""
         message = serialise_model(start)
         answers = self._map(_tune_remotely, parts, [message] * len(parts))
-        return [Tuned(deserialise_model(model), train_s) for model, train_s in answers]
+        return [Tuned(_read(model, deserialise_model), train_s) for model, train_s in answers]
 
     def _map(self, work: Callable[..., T], *arguments: Sequence[Any]) -> Iterator[T]:
         with _undisturbed():  # handing out work is what starts workers
@@ -209,11 +250,9 @@ def _worker_task() -> Task:
     return _task
 
 
-def _train_remotely(part: int) -> tuple[bytes, float, float]:
-    trained = _train(_worker_task(), part)
-    return serialise(trained.contribution), trained.train_s, trained.fisher_s
+def _train_remotely(part: int) -> tuple[Message, float, float]:
+    return _train(_worker_task(), part)
 
 
-def _tune_remotely(part: int, start: bytes) -> tuple[bytes, float]:
-    tuned = _tune(_worker_task(), part, deserialise_model(start))
-    return serialise_model(tuned.model), tuned.train_s
+def _tune_remotely(part: int, start: bytes) -> tuple[Message, float]:
+    return _tune(_worker_task(), part, deserialise_model(start))

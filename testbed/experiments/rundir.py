@@ -35,7 +35,7 @@ __all__ = [
     "write_table",
 ]
 
-SCHEMA = 1
+SCHEMA = 2
 MANIFEST = "manifest.json"
 
 

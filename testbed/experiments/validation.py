@@ -38,6 +38,8 @@ _MANIFEST = {
 _SECTIONS = ("clients", "data", "editing", "fisher", "learning", "mobility", "time")
 # The smallest value of the columns that have one; no other number may be negative.
 _LEAST = {"partition": -1, "batch": 1, "population": 1}
+# The phases of a ledger row that can have the result.
+_PHASES = {"unusable": ("train", "fisher", "upload"), "unconverged": ("solve",)}
 
 
 def damaged(path: Path, what: object) -> ResultsError:
@@ -113,6 +115,9 @@ def check_ledger(path: Path, frame: pd.DataFrame, manifest: Mapping[str, Any], l
         _require(path, frame, name, frame[name] == value)
     _require(path, frame, "kind", (frame["kind"] == "init") == (frame["request"] == 0))
     _require(path, frame, "request", frame["request"].diff().fillna(0) >= 0)
+    for result, phases in _PHASES.items():
+        fine = (frame["result"] != result) | frame["phase"].isin(phases)
+        _require(path, frame, "result", fine)
     ends = int(frame["request"].iloc[0]), int(frame["request"].iloc[-1])
     if ends != (0, last):
         raise damaged(path, f"covers requests {ends[0]} to {ends[1]}, not 0 to {last}")

@@ -9,7 +9,7 @@ W_k, W_bar : a client's matrix, and the mean over the subset
 F_k        : a client's Fisher block, G_k (x) A_k or a diagonal
 F = sum_k F_k,  b = sum_k F_k W_k
 r          : b - F W_bar = sum_k F_k (W_k - W_bar)
-tau        : damping, c tr(F) / (o i)
+tau        : damping, c tr(F) / (o i), with a c of its own for the output layer
 
 The clients may have conditioned their F_k (`testbed.learning.conditioning`).
 
@@ -44,21 +44,22 @@ class Projection:
 
     Attributes
     ----------
-    damping : float
-        c; zero asks for the plain projection.
+    damping, output_damping : float
+        c of the hidden layers and of the last block; zero asks for the plain projection.
     rtol : float
         Relative residual at which conjugate gradients stop.
     max_iterations : int
     """
 
-    damping: float = 0.1
+    damping: float = 0.2
+    output_damping: float = 1.0
     rtol: float = 1e-6
     max_iterations: int = 2000
 
     @classmethod
     def from_config(cls, config: FusionConfig) -> "Projection":
         """Take what the coordinator does; conditioning is the clients'."""
-        return cls(config.damping, config.rtol, config.max_iterations)
+        return cls(config.damping, config.output_damping, config.rtol, config.max_iterations)
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,45 +102,44 @@ def fuse(
     model = _mean_state(contributions) | pooled(contributions)
     solves = {}
     for block in blocks:
-        w, solves[block.name] = _project(contributions, block, projection)
+        c = projection.output_damping if block is blocks[-1] else projection.damping
+        w, solves[block.name] = _project(contributions, block, c, projection)
         for name, value in parameters(block, w).items():
             model[name] = value.to(model[name].dtype)
     return Fused(model=model, solves=solves)
 
 
 def _project(
-    contributions: Sequence[Contribution], block: Block, projection: Projection
+    contributions: Sequence[Contribution], block: Block, c: float, projection: Projection
 ) -> tuple[Tensor, Solve]:
     """Return W* (o x i, float64) of one block."""
     w = torch.stack([matrix(block, each.model).double() for each in contributions])
     mean = w.mean(dim=0)
     factors = [each.fisher[block.name] for each in contributions]
     if isinstance(factors[0], Kronecker):
-        delta, solve = _kronecker(w - mean, factors, projection)
+        delta, solve = _kronecker(w - mean, factors, c, projection)
     else:
-        delta, solve = _diagonal(w - mean, factors, projection)
+        delta, solve = _diagonal(w - mean, factors, c)
     return mean + delta, solve
 
 
 def _kronecker(
-    offsets: Tensor, factors: Sequence[object], projection: Projection
+    offsets: Tensor, factors: Sequence[object], c: float, projection: Projection
 ) -> tuple[Tensor, Solve]:
     """Solve sum_k G_k delta A_k + tau delta = sum_k G_k (W_k - W_bar) A_k."""
     pairs = [factor for factor in factors if isinstance(factor, Kronecker)]
     a = torch.stack([pair.a.double() for pair in pairs])
     g = torch.stack([pair.g.double() for pair in pairs])
-    tau = projection.damping * float((_traces(a) * _traces(g)).sum()) / offsets[0].numel()
+    tau = c * float((_traces(a) * _traces(g)).sum()) / offsets[0].numel()
     rhs = (g @ offsets @ a).sum(dim=0)
     return KroneckerSum(g, a, tau).solve(rhs, projection.rtol, projection.max_iterations)
 
 
-def _diagonal(
-    offsets: Tensor, factors: Sequence[object], projection: Projection
-) -> tuple[Tensor, Solve]:
+def _diagonal(offsets: Tensor, factors: Sequence[object], c: float) -> tuple[Tensor, Solve]:
     """Solve the diagonal system in closed form; coordinates without Fisher keep the mean."""
     f = torch.stack([factor.f.double() for factor in factors if isinstance(factor, Diagonal)])
     total = f.sum(dim=0)
-    damped = total + projection.damping * float(total.sum()) / total.numel()
+    damped = total + c * float(total.sum()) / total.numel()
     rhs = (f * offsets).sum(dim=0)
     delta = torch.where(damped > 0, rhs / torch.where(damped > 0, damped, 1.0), 0.0)
     return delta, Solve(iterations=0, residual=0.0, converged=True)

@@ -14,7 +14,9 @@ real factors were seen to reach -1e-8 tr(A).  The factorisation costs n^3 / 3 op
 factor, which is milliseconds for LeNet, where training takes seconds.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeVar
 
 import torch
 from torch import Tensor
@@ -24,6 +26,31 @@ from testbed.learning.contribution import Contribution
 from testbed.learning.factors import Diagonal, Factor, Kind, Kronecker
 
 _ROUNDING = 1e-5
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Unusable:
+    """What stands in the place of an upload that cannot be used.
+
+    Attributes
+    ----------
+    reason : str
+        In a few words.
+    phase : {"train", "fisher", "upload"}
+        What it went wrong with.  A client whose own work failed has sent nothing.
+    """
+
+    reason: str
+    phase: Literal["train", "fisher", "upload"] = "upload"
+
+
+def accept(upload: T | Unusable, inspect: Callable[[Any], str | None]) -> T | Unusable:
+    """Return an upload if there is one and `inspect` finds nothing wrong, else what is."""
+    if isinstance(upload, Unusable):
+        return upload
+    reason = inspect(upload)
+    return upload if reason is None else Unusable(reason)
 
 
 def inspect(

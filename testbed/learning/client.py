@@ -101,7 +101,7 @@ def prepare(experiment: Experiment, seed: int) -> Task:
         kind=experiment.fisher.kind,
         estimator=experiment.fisher.estimator,
         streams=streams,
-        conditioning=Conditioning(experiment.fusion.temper, experiment.fusion.normalise),
+        conditioning=Conditioning.from_config(experiment.fusion),
         upload=Upload(experiment.fisher.upload, experiment.fisher.rank),
     )
 

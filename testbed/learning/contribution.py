@@ -62,8 +62,14 @@ def serialise_model(state: State) -> bytes:
 
 
 def deserialise_model(message: bytes) -> dict[str, Tensor]:
-    """Invert `serialise_model`."""
-    return {name.removeprefix(_MODEL): value for name, value in load(message).items()}
+    """Invert `serialise_model`.
+
+    Raises
+    ------
+    FusionError
+        If the message is truncated or damaged.
+    """
+    return _model_part(_loaded(message, "model"))
 
 
 def serialise(contribution: Contribution, upload: Upload = FULL) -> bytes:
@@ -87,8 +93,8 @@ def deserialise(message: bytes) -> Contribution:
     FusionError
         If the message is truncated or not a contribution.
     """
+    tensors = _loaded(message, "contribution")
     try:
-        tensors = load(message)
         samples = int(tensors[_SAMPLES])
         blocks: dict[str, dict[str, Tensor]] = {}
         for key, value in tensors.items():
@@ -96,7 +102,7 @@ def deserialise(message: bytes) -> Contribution:
                 part, _, name = key.removeprefix(_FISHER).partition("/")
                 blocks.setdefault(name, {})[part] = value
         fisher = {name: _factor(parts) for name, parts in blocks.items()}
-    except Exception as error:  # safetensors raises its own, undocumented types
+    except Exception as error:  # tensors of any shape and type may stand in a message
         raise FusionError(f"not a contribution message: {error}") from error
     return Contribution(samples, _model_part(tensors), fisher)
 
@@ -117,6 +123,14 @@ def contribution_bytes(
     """Return the serialised size of any contribution with these shapes."""
     fisher = {block.name: zero(block, kind) for block in blocks}
     return len(serialise(Contribution(samples=0, model=model, fisher=fisher), upload))
+
+
+def _loaded(message: bytes, what: str) -> dict[str, Tensor]:
+    """Return the tensors of a message, by name: safetensors keeps no order."""
+    try:
+        return dict(sorted(load(message).items()))
+    except Exception as error:  # of its own, undocumented types
+        raise FusionError(f"not a {what} message: {error}") from error
 
 
 def _factor(parts: Mapping[str, Tensor]) -> Factor:

@@ -6,6 +6,7 @@ from typing import Literal
 
 RequestKind = Literal["init", "join", "leave", "batch"]
 Phase = Literal["broadcast", "download", "train", "fisher", "upload", "fuse", "solve", "evaluate"]
+Result = Literal["ok", "unusable", "unconverged"]
 
 COORDINATOR = "coordinator"
 EVERYONE = "all"
@@ -48,6 +49,10 @@ class LedgerRow:
         The same contribution had already been trained in this run; billed all the same.
     triggered : bool
         The request changed the released model.
+    result : {"ok", "unusable", "unconverged"}
+        ``unusable``: a client's training, Fisher or upload that nothing could be made of, so
+        that it was treated as if it had left.  ``unconverged``: a solve that missed its
+        tolerance in some layer and was used all the same.
     """
 
     run: str
@@ -71,6 +76,7 @@ class LedgerRow:
     subset: int
     reused: bool
     triggered: bool
+    result: Result
 
 
 COLUMNS = tuple(field.name for field in fields(LedgerRow))

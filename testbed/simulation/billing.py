@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from testbed.ledger import LedgerRow
-from testbed.ledger.rows import Phase, RequestKind
+from testbed.ledger.rows import Phase, RequestKind, Result
 from testbed.simulation.clock import seconds
 
 
@@ -25,6 +25,7 @@ class Step:
     measured : float or None
         Wall-clock seconds of the real computation.
     reused : bool
+    result : {"ok", "unusable", "unconverged"}
     """
 
     vehicle: str
@@ -36,6 +37,7 @@ class Step:
     up: int = 0
     measured: float | None = None
     reused: bool = False
+    result: Result = "ok"
 
 
 @dataclass(frozen=True)
@@ -83,6 +85,7 @@ class Account:
                 subset=subset,
                 reused=step.reused,
                 triggered=triggered,
+                result=step.result,
             )
             for step in ordered
         )

@@ -14,13 +14,14 @@ from testbed.editing.orders import Fuse, Order, Train, Tune, Work
 from testbed.errors import EditError, ScenarioError
 from testbed.execution import Executor
 from testbed.fusion.fsosa import Projection, fuse
-from testbed.learning.acceptance import inspect, inspect_model
+from testbed.learning.acceptance import Unusable, accept, inspect, inspect_model
 from testbed.learning.blocks import State as Model
 from testbed.learning.blocks import blocks
 from testbed.learning.client import Task, score
+from testbed.learning.contribution import Contribution
 from testbed.learning.evaluation import Score
 from testbed.ledger import COORDINATOR, EVERYONE, Ledger, LedgerRow
-from testbed.ledger.rows import Phase, RequestKind
+from testbed.ledger.rows import Phase, RequestKind, Result
 from testbed.simulation.billing import Account, Step
 from testbed.simulation.clock import seconds
 from testbed.simulation.costs import Costs
@@ -35,7 +36,7 @@ Upload = TypeVar("Upload")
 
 @dataclass(frozen=True)
 class Refusal:
-    """An upload that could not be used; its client is treated as if it had left.
+    """Work of which nothing usable came; its client is treated as if it had left.
 
     Attributes
     ----------
@@ -44,11 +45,14 @@ class Refusal:
     client : Client
     reason : str
         In a few words.
+    phase : {"train", "fisher", "upload"}
+        What could not be used: as a rule the upload.
     """
 
     request: int
     client: Client
     reason: str
+    phase: Phase = "upload"
 
 
 @dataclass
@@ -71,7 +75,7 @@ class Coordinator:
     metrics : list of Metric
         One per handled request, the initial training first.
     refusals : list of Refusal
-        Uploads that could not be used.
+        Work of which nothing usable came.
     ignored : int
         Requests without effect: a leave of somebody who is no client any more, a second join.
     state : EditState or None
@@ -194,56 +198,65 @@ class Coordinator:
         )
 
     def _usable(
-        self,
-        uploads: Mapping[Client, Upload],
-        number: int,
-        inspect: Callable[[Upload], str | None],
+        self, uploads: Mapping[Client, Upload | Unusable], number: int
     ) -> dict[Client, Upload]:
-        """Return the uploads that can be used, and write down who sent the others."""
-        reasons = {client: inspect(upload) for client, upload in uploads.items()}
-        self.refusals += [
-            Refusal(number, client, reason) for client, reason in reasons.items() if reason
-        ]
-        return {client: upload for client, upload in uploads.items() if not reasons[client]}
+        """Return the uploads that can be used, and write down whose the others are."""
+        usable: dict[Client, Upload] = {}
+        for client, upload in uploads.items():
+            if isinstance(upload, Unusable):
+                self.refusals.append(Refusal(number, client, upload.reason, upload.phase))
+            else:
+                usable[client] = upload
+        return usable
 
     def _execute(self, order: Order, number: int, steps: Steps) -> Events:
         match order:
             case Train(clients):
                 trained = self.executor.train([client.partition for client in clients])
-                jobs = [
-                    self._train_job(client, one.train_s, one.fisher_s, steps)
-                    for client, one in zip(clients, trained, strict=True)
-                ]
-                yield self.env.all_of(jobs)
-                task, layers = self.task, blocks(self.task.model)
-                return self._usable(
-                    {c: one.contribution for c, one in zip(clients, trained, strict=True)},
-                    number,
-                    lambda sent: inspect(sent, layers, task.initial, task.kind),
-                )
-            case Tune(clients, model):
-                tuned = self.executor.tune([client.partition for client in clients], model)
+                sent = [accept(one.contribution, self._inspect) for one in trained]
                 yield self.env.all_of(
                     [
-                        self._tune_job(client, one.train_s, steps)
-                        for client, one in zip(clients, tuned, strict=True)
+                        self._train_job(client, one.train_s, one.fisher_s, steps, _useless(upload))
+                        for client, one, upload in zip(clients, trained, sent, strict=True)
                     ]
                 )
-                return self._usable(
-                    {c: one.model for c, one in zip(clients, tuned, strict=True)},
-                    number,
-                    lambda sent: inspect_model(sent, self.task.initial),
+                return self._usable(dict(zip(clients, sent, strict=True)), number)
+            case Tune(clients, model):
+                tuned = self.executor.tune([client.partition for client in clients], model)
+                models = [accept(one.model, self._inspect_model) for one in tuned]
+                yield self.env.all_of(
+                    [
+                        self._tune_job(client, one.train_s, steps, _useless(upload))
+                        for client, one, upload in zip(clients, tuned, models, strict=True)
+                    ]
                 )
+                return self._usable(dict(zip(clients, models, strict=True)), number)
             case Fuse(contributions):
                 begin = time.perf_counter()
                 fused = fuse(contributions, blocks(self.task.model), self.projection)
                 took = time.perf_counter() - begin
                 micros = self.costs.solve(len(contributions), took)
-                yield from compute(self.env, COORDINATOR, "solve", steps, micros, took)
+                met = all(solve.converged for solve in fused.solves.values())
+                result: Result = "ok" if met else "unconverged"
+                yield from compute(
+                    self.env, COORDINATOR, "solve", steps, micros, took, result=result
+                )
                 return fused
 
+    def _inspect(self, sent: Contribution) -> str | None:
+        task = self.task
+        return inspect(sent, blocks(task.model), task.initial, task.kind)
+
+    def _inspect_model(self, sent: Model) -> str | None:
+        return inspect_model(sent, self.task.initial)
+
     def _train_job(
-        self, client: Client, train_s: float, fisher_s: float, steps: Steps
+        self,
+        client: Client,
+        train_s: float,
+        fisher_s: float,
+        steps: Steps,
+        useless: Phase | None,
     ) -> simpy.Process:
         part = client.partition
         work: list[tuple[Phase, int, float]] = [
@@ -254,16 +267,18 @@ class Coordinator:
         self._made.add(part)
         upload = self.costs.contribution_bytes
         return self.env.process(
-            serve(self.env, self.costs, client.vehicle, work, upload, steps, reused)
+            serve(self.env, self.costs, client.vehicle, work, upload, steps, reused, useless)
         )
 
-    def _tune_job(self, client: Client, train_s: float, steps: Steps) -> simpy.Process:
+    def _tune_job(
+        self, client: Client, train_s: float, steps: Steps, useless: Phase | None
+    ) -> simpy.Process:
         work: list[tuple[Phase, int, float]] = [
             ("train", self.costs.train(client.partition, train_s), train_s)
         ]
         upload = self.costs.model_bytes
         return self.env.process(
-            serve(self.env, self.costs, client.vehicle, work, upload, steps, reused=False)
+            serve(self.env, self.costs, client.vehicle, work, upload, steps, False, useless)
         )
 
     def _release(self, steps: Steps, population: int, triggered: bool) -> Events:
@@ -324,6 +339,11 @@ class Coordinator:
                     converged=all(solve.converged for solve in solves),
                 )
             )
+
+
+def _useless(upload: object) -> Phase | None:
+    """Return the phase of which nothing usable came, if there is one."""
+    return upload.phase if isinstance(upload, Unusable) else None
 
 
 def _kind(requests: Sequence[EditRequest]) -> RequestKind:

@@ -9,7 +9,7 @@ from typing import Any
 
 import simpy
 
-from testbed.ledger.rows import Phase
+from testbed.ledger.rows import Phase, Result
 from testbed.simulation.billing import Step
 from testbed.simulation.costs import Costs
 
@@ -26,13 +26,13 @@ def transfer(
     down: int = 0,
     up: int = 0,
     reused: bool = False,
+    result: Result = "ok",
 ) -> Process:
     """Carry one message over the link and bill it."""
     start = int(env.now)
     yield env.timeout(costs.transfer(down + up))
-    steps.append(
-        Step(vehicle, phase, start, int(env.now), network=True, down=down, up=up, reused=reused)
-    )
+    end = int(env.now)
+    steps.append(Step(vehicle, phase, start, end, True, down, up, reused=reused, result=result))
 
 
 def compute(
@@ -43,11 +43,13 @@ def compute(
     micros: int,
     measured: float,
     reused: bool = False,
+    result: Result = "ok",
 ) -> Process:
     """Work for `micros` and bill it."""
     start = int(env.now)
     yield env.timeout(micros)
-    steps.append(Step(vehicle, phase, start, int(env.now), measured=measured, reused=reused))
+    end = int(env.now)
+    steps.append(Step(vehicle, phase, start, end, measured=measured, reused=reused, result=result))
 
 
 def serve(
@@ -58,6 +60,7 @@ def serve(
     upload: int,
     steps: list[Step],
     reused: bool,
+    useless: Phase | None = None,
 ) -> Process:
     """Download a model, do `work`, upload the result.
 
@@ -73,8 +76,20 @@ def serve(
         Receives what was done.
     reused : bool
         The same contribution was made before in this run.
+    useless : str or None
+        The phase of which nothing usable came.  It is billed, and nothing follows it.
     """
     yield from transfer(env, costs, vehicle, "download", steps, down=costs.model_bytes)
     for phase, micros, measured in work:
-        yield from compute(env, vehicle, phase, steps, micros, measured, reused)
-    yield from transfer(env, costs, vehicle, "upload", steps, up=upload, reused=reused)
+        result = _result(phase, useless)
+        yield from compute(env, vehicle, phase, steps, micros, measured, reused, result)
+        if phase == useless:
+            return
+    result = _result("upload", useless)
+    yield from transfer(
+        env, costs, vehicle, "upload", steps, up=upload, reused=reused, result=result
+    )
+
+
+def _result(phase: Phase, useless: Phase | None) -> Result:
+    return "unusable" if phase == useless else "ok"

@@ -44,7 +44,7 @@ class Outcome:
     counts : mapping of str to int
         Of the traffic, of the fleet and of the coordinator.
     warnings : tuple of str
-        Assumptions that did not hold and contributions that were refused, one sentence each.
+        Assumptions that did not hold and clients whose work could not be used, one sentence each.
     """
 
     ledger: tuple[LedgerRow, ...]
@@ -235,10 +235,12 @@ class World:
 
 
 def _refused(refusal: Refusal) -> str:
+    what = {"train": "training", "fisher": "Fisher information"}.get(refusal.phase, "upload")
     vehicle, partition = refusal.client.vehicle, refusal.client.partition
     return (
-        f"The upload of vehicle {vehicle} (partition {partition}) at request {refusal.request} "
-        f"was refused and the vehicle treated as if it had left: {refusal.reason}."
+        f"The {what} of vehicle {vehicle} (partition {partition}) at request {refusal.request} "
+        f"{'was refused' if refusal.phase == 'upload' else 'failed'} and the vehicle treated "
+        f"as if it had left: {refusal.reason}."
     )
 
 

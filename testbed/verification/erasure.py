@@ -18,6 +18,7 @@ from testbed.config import Experiment
 from testbed.editing.methods import METHODS, Method
 from testbed.execution.executor import Serial, Trained, Tuned
 from testbed.experiments.run import cells, run
+from testbed.learning.acceptance import Unusable
 from testbed.learning.blocks import State as Model
 from testbed.learning.client import Task
 from testbed.learning.contribution import serialise_model
@@ -47,7 +48,8 @@ class Watched:
         """See `testbed.execution.executor.Executor`."""
         trained = self.inner.train(parts)
         for part, one in zip(parts, trained, strict=True):
-            self.fragments[part] = fragments(one.contribution, self.initial)
+            if not isinstance(one.contribution, Unusable):
+                self.fragments[part] = fragments(one.contribution, self.initial)
         return trained
 
     def tune(self, parts: Sequence[int], start: Model) -> list[Tuned]:

@@ -8,9 +8,10 @@ from testbed.config import Experiment, subset_size
 from testbed.editing.clients import Change, Client
 from testbed.editing.fsosa import Parameters
 from testbed.editing.orders import Fuse, Order, Train
-from testbed.errors import ConfigError
+from testbed.errors import ConfigError, EditError
 from testbed.execution.executor import Serial
 from testbed.fusion.fsosa import Fused, Projection, fuse
+from testbed.learning.acceptance import Unusable
 from testbed.learning.blocks import blocks
 from testbed.learning.client import Task
 from testbed.learning.fisher import Kind
@@ -96,7 +97,13 @@ class Federation:
         return cls(replace(task, kind=kind), projection, fuse)
 
     def drive(self, work: Generator[Order, Any, T]) -> T:
-        """Feed a method's orders until it returns."""
+        """Feed a method's orders until it returns.
+
+        Raises
+        ------
+        EditError
+            If the method yields an order that F-SOSA does not.
+        """
         answer: Any = None
         while True:
             try:
@@ -110,8 +117,15 @@ class Federation:
         match order:
             case Train(clients):
                 trained = self.executor.train([client.partition for client in clients])
-                return {c: one.contribution for c, one in zip(clients, trained, strict=True)}
+                return {
+                    client: one.contribution
+                    for client, one in zip(clients, trained, strict=True)
+                    if not isinstance(one.contribution, Unusable)
+                }
             case Fuse(contributions):
                 return self.fuse(contributions, blocks(self.task.model), self.projection)
             case _:
-                raise NotImplementedError(f"{type(order).__name__} is no order of F-SOSA")
+                raise EditError(
+                    f"the certificate cannot carry out {type(order).__name__}; "
+                    "verify a method that yields Train and Fuse only"
+                )

@@ -16,17 +16,6 @@ learning: {model: small-cnn, epochs: 1, lr: 0.05, batch: 16}
 fisher: {kind: diagonal}
 editing: {requests: 4, methods: [fsosa, retrain]}
 """
-MINUTE = """# end: 60.0
-time,vehicle,kind
-1.0,a,join
-1.0,b,join
-1.0,c,join
-1.0,d,join
-20.0,e,join
-30.0,a,leave
-40.0,f,join
-50.0,b,leave
-"""
 LIVE = ("--set", "mobility.source=sumo", "--set", "mobility.participation=0.25")
 
 

@@ -4,7 +4,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from commands import CONFIG, MINUTE
+from commands import CONFIG
+from minute import MINUTE
 
 from testbed.cli import main
 

@@ -5,7 +5,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from commands import MINUTE, everything
+from commands import everything
+from minute import MINUTE
 
 Call = Callable[..., tuple[int, list[str], list[str]]]
 CITY = Path(__file__).resolve().parents[2] / "sumo_scenarios" / "city_grid"

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from testbed.config import Experiment, canonical, load, spec_hash
 from testbed.config.spec import differences, keys
 
-DEFAULT_HASH = "10af353f"
+DEFAULT_HASH = "6e4bc44b"
 
 
 def test_the_hash_of_the_defaults_is_pinned():
@@ -60,7 +60,6 @@ CHOICES = {
     "fisher.estimator": "sampled",
     "fisher.upload": "half",
     "fusion.preset": "paper",
-    "fusion.normalise": "none",
     "editing.methods": ["retrain"],
     "editing.handling": "batch",
     "editing.below_subset": "strict",

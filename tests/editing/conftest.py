@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from driving import drive
 from torch import nn
 
 from testbed.data import Dataset
@@ -29,16 +30,10 @@ class Federation:
     orders: list[Order] = field(default_factory=list)
 
     def drive(self, work: Work[Any]) -> Any:
-        answer: Any = None
-        while True:
-            try:
-                order = work.send(answer)
-            except StopIteration as stop:
-                return stop.value
-            self.orders.append(order)
-            answer = self.answer(order)
+        return drive(work, self.answer)
 
     def answer(self, order: Order) -> Any:
+        self.orders.append(order)
         task = self.task
         if isinstance(order, Train):
             return {

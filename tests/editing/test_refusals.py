@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from driving import drive
 from exact import Subset, clients, distance, every, uniform
 from scipy import stats
 
@@ -24,23 +25,21 @@ SIX = clients(range(6))
 BAD, WORSE = SIX[1], SIX[4]
 
 
-def drive(work: Work[Any], bad: Collection[Client], orders: list[Order] | None = None) -> Any:
+def refusing(work: Work[Any], bad: Collection[Client], orders: list[Order] | None = None) -> Any:
     """Answer orders with empty contributions; those of `bad` clients are refused."""
-    answer: Any = None
-    while True:
-        try:
-            order = work.send(answer)
-        except StopIteration as finished:
-            return finished.value
+
+    def answer(order: Order) -> Any:
         if orders is not None:
             orders.append(order)
         match order:
             case Train(who):
-                answer = {c: Contribution(1, {}, {}) for c in who if c not in bad}
+                return {c: Contribution(1, {}, {}) for c in who if c not in bad}
             case Tune(who, _):
-                answer = {c: {} for c in who if c not in bad}
+                return {c: {} for c in who if c not in bad}
             case Fuse():
-                answer = Fused({}, {})
+                return Fused({}, {})
+
+    return drive(work, answer)
 
 
 def laws(
@@ -50,7 +49,7 @@ def laws(
     masses: dict[Subset, dict[Subset, Fraction]] = {}
 
     def run(rng: Any) -> tuple[Subset, Subset]:
-        state = drive(work(rng), bad)
+        state = refusing(work(rng), bad)
         state = state[0] if isinstance(state, tuple) else state
         return state.population, state.subset
 
@@ -154,9 +153,9 @@ def test_with_the_real_generator_a_client_that_is_always_bad() -> None:
     counts: dict[Client, int] = {}
     for run in range(runs):
         rng = Streams(run).rng("sampling")
-        state = drive(fsosa.init(population, Parameters(4), rng), bad)
+        state = refusing(fsosa.init(population, Parameters(4), rng), bad)
         for change in (Change.of(clients([0])), Change.of(clients([1]), clients([20]))):
-            state, _ = drive(fsosa.apply(state, change, Parameters(4), rng), bad)
+            state, _ = refusing(fsosa.apply(state, change, Parameters(4), rng), bad)
         assert not bad & set(state.subset)
         for client in state.subset:
             counts[client] = counts.get(client, 0) + 1
@@ -181,7 +180,7 @@ def seed_for(wanted: Callable[[Subset], bool], population: Subset = SIX) -> int:
 def test_the_replacement_trains_and_the_refused_is_gone() -> None:
     orders: list[Order] = []
     seed = seed_for(lambda subset: BAD in subset)
-    state = drive(fsosa.init(SIX, P3, rng(seed)), {BAD}, orders)
+    state = refusing(fsosa.init(SIX, P3, rng(seed)), {BAD}, orders)
     first, second, fusion = orders
     assert isinstance(first, Train)
     assert isinstance(second, Train)
@@ -198,7 +197,7 @@ def test_the_replacement_trains_and_the_refused_is_gone() -> None:
 def test_replacements_are_refused_too_until_one_is_usable() -> None:
     orders: list[Order] = []
     good = set(SIX[:3])
-    state = drive(fsosa.init(SIX, P3, rng(2)), set(SIX) - good, orders)
+    state = refusing(fsosa.init(SIX, P3, rng(2)), set(SIX) - good, orders)
     assert set(state.subset) == good
     trained = [c for order in orders if isinstance(order, Train) for c in order.clients]
     assert len(trained) == len(set(trained))  # nobody trains twice
@@ -207,12 +206,12 @@ def test_replacements_are_refused_too_until_one_is_usable() -> None:
 def test_a_refused_newcomer_can_leave_everything_as_it_was() -> None:
     """P = M = 3: the only outsider is the one it evicted, whose contribution is still there."""
     population = SIX[:3]
-    state = drive(fsosa.init(population, P3, rng()), ())
+    state = refusing(fsosa.init(population, P3, rng()), ())
     (newcomer,) = clients([9])
     for seed in range(20):
         orders: list[Order] = []
         work = fsosa.apply(state, Change.of((), [newcomer]), P3, rng(seed))
-        after, done = drive(work, {newcomer}, orders)
+        after, done = refusing(work, {newcomer}, orders)
         assert after.subset == state.subset == population
         assert after.contributions is state.contributions
         assert after.fused is state.fused
@@ -224,31 +223,31 @@ def test_a_refused_newcomer_can_leave_everything_as_it_was() -> None:
 
 def test_too_few_usable_clients_shrink_or_refuse() -> None:
     bad = SIX[1:5]
-    assert drive(fsosa.init(SIX, P3, rng()), bad).subset == (SIX[0], SIX[5])
+    assert refusing(fsosa.init(SIX, P3, rng()), bad).subset == (SIX[0], SIX[5])
     with pytest.raises(EditError, match=r"2 clients are left .* P = 3"):
-        drive(fsosa.init(SIX, Parameters(3, "strict"), rng()), bad)
+        refusing(fsosa.init(SIX, Parameters(3, "strict"), rng()), bad)
 
 
 @pytest.mark.parametrize("method", [fsosa, retrain, finetune])
 def test_nobody_usable_is_told(method: Any) -> None:
     with pytest.raises(EditError, match="no client delivered a usable contribution"):
-        drive(method.init(SIX, P3, rng()), SIX)
+        refusing(method.init(SIX, P3, rng()), SIX)
 
 
 def test_nobody_usable_at_an_edit_is_told() -> None:
     (first,) = SIX[:1]
     for method, what in ((fsosa, "contribution"), (retrain, "contribution"), (finetune, "model")):
-        state = drive(method.init([first], P3, rng()), ())
+        state = refusing(method.init([first], P3, rng()), ())
         change = Change.of([first], clients([9]))
         with pytest.raises(EditError, match=f"no client delivered a usable {what}"):
-            drive(method.apply(state, change, P3, rng()), clients([9]))
+            refusing(method.apply(state, change, P3, rng()), clients([9]))
 
 
 def test_after_a_refusal_a_return_is_a_new_arrival() -> None:
     seed = seed_for(lambda subset: BAD in subset)
-    state = drive(fsosa.init(SIX, P3, rng(seed)), {BAD})
+    state = refusing(fsosa.init(SIX, P3, rng(seed)), {BAD})
     back = Change.of((), [BAD])
-    after, done = drive(fsosa.apply(state, back, Parameters(9), rng(1)), ())
+    after, done = refusing(fsosa.apply(state, back, Parameters(9), rng(1)), ())
     assert done.admitted == (BAD,)
     assert after.population == SIX
 
@@ -274,8 +273,8 @@ def test_fine_tuning_averages_over_the_usable_newcomers_only(federation: Any) ->
 
 
 def test_a_refused_newcomer_is_no_client_of_fine_tuning() -> None:
-    state = drive(finetune.init(SIX, P3, rng()), ())
+    state = refusing(finetune.init(SIX, P3, rng()), ())
     change = Change.of(clients([0]), clients([9]))
-    after, _ = drive(finetune.apply(state, change, P3, rng()), change.arrivals)
+    after, _ = refusing(finetune.apply(state, change, P3, rng()), change.arrivals)
     assert after.population == SIX[1:]
     assert after.fused is state.fused

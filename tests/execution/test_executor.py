@@ -153,17 +153,22 @@ if __name__ == "__main__":
 """
 
 
-def test_ctrl_c_ends_all_processes_without_a_traceback(tmp_path: Path) -> None:
-    script = tmp_path / "script.py"
+def interrupted(folder: Path) -> "subprocess.Popen[str]":
+    """Start a program that trains in workers, at the head of a process group of its own."""
+    script = folder / "script.py"
     script.write_text(INTERRUPTED)
-    with subprocess.Popen(
+    return subprocess.Popen(
         [sys.executable, script, EXPERIMENT.model_dump_json()],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
         start_new_session=True,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-    ) as process:
+    )
+
+
+def test_ctrl_c_ends_all_processes_without_a_traceback(tmp_path: Path) -> None:
+    with interrupted(tmp_path) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
         os.killpg(process.pid, signal.SIGINT)  # what a terminal does
@@ -173,17 +178,8 @@ def test_ctrl_c_ends_all_processes_without_a_traceback(tmp_path: Path) -> None:
 
 
 def test_ctrl_c_while_workers_start_is_heard_by_the_main_process_alone(tmp_path: Path) -> None:
-    script = tmp_path / "script.py"
-    script.write_text(INTERRUPTED)
     for pause in (0.0, 0.5):
-        with subprocess.Popen(
-            [sys.executable, script, EXPERIMENT.model_dump_json()],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            start_new_session=True,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-        ) as process:
+        with interrupted(tmp_path) as process:
             assert process.stdout is not None
             while not workers_of(process.pid):
                 assert process.poll() is None

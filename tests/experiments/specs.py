@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from minute import MINUTE
 
 from testbed.config import Experiment
 from testbed.experiments.run import Done, run
@@ -30,17 +31,6 @@ EXACT = (
     "metrics.parquet",
     "model.safetensors",
 )
-MINUTE = """# end: 60.0
-time,vehicle,kind
-1.0,a,join
-1.0,b,join
-1.0,c,join
-1.0,d,join
-20.0,e,join
-30.0,a,leave
-40.0,f,join
-50.0,b,leave
-"""
 
 
 def small(**sections: Any) -> Experiment:
@@ -109,7 +99,7 @@ def python(code: str, *arguments: object) -> "subprocess.CompletedProcess[str]":
     """Run code in a fresh process that knows this module."""
     return subprocess.run(
         [sys.executable, "-W", "error", "-c", code, *map(str, arguments)],
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parent)},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
         capture_output=True,
         text=True,
         check=False,

@@ -132,6 +132,10 @@ LEDGER = [
     (put("seed", 1, 3), "seed cannot be 3 in row 1"),
     (put("method", 1, "retrain"), "method cannot be retrain in row 1"),
     (put("run", 1, "fsosa-00000000"), "run cannot be fsosa-00000000 in row 1"),
+    (put("result", 1, "zzz"), "result cannot be zzz in row 1"),
+    (put("result", 0, "unusable"), "result cannot be unusable in row 0"),
+    (put("result", 0, "unconverged"), "result cannot be unconverged in row 0"),
+    (lambda f: f.drop(columns="result"), "other columns than expected: result"),
 ]
 
 

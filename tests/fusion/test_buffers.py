@@ -112,7 +112,7 @@ def test_scales_and_shifts_are_fused_coordinate_by_coordinate() -> None:
         Contribution(1, {"bn.weight": own[0], "bn.bias": own[1]}, {"bn": Diagonal(fisher)})
         for own, fisher in zip(w, f, strict=True)
     ]
-    fused = fuse(contributions, [block], Projection(damping=0.0)).model
+    fused = fuse(contributions, [block], Projection(output_damping=0.0)).model
     assert fused["bn.weight"].tolist() == [4.0, 4.0]  # (1 + 15) / 4; nobody knows the second
     assert fused["bn.bias"].tolist() == [5.0, 4.0]
 

@@ -1,10 +1,9 @@
 """Reduced forms of Fisher factors: positive semi-definite, near the original, of known size."""
 
-import struct
-
 import numpy as np
 import pytest
 import torch
+from contributions import contribution, payload
 from torch import Tensor, nn
 
 from testbed.errors import FusionError
@@ -44,21 +43,6 @@ def steep(size: int, rank: int, decades: float, seed: int = 0) -> Tensor:
 
 def sent(factor: Tensor, upload: Upload) -> Tensor:
     return decode("a", encode("a", factor, upload))
-
-
-def contribution(kind: str = "kfac", samples: int = 20, seed: int = 0) -> Contribution:
-    model = build("lenet", LENET, 10, seed)
-    state = {name: value.clone() for name, value in model.state_dict().items()}
-    generator = torch.Generator().manual_seed(seed)
-    pictures = torch.rand(samples, *LENET, generator=generator)
-    labels = torch.randint(10, (samples,), generator=generator)
-    factors = fisher(model, state, pictures, labels, kind, "exact", np.random.default_rng(0))
-    return Contribution(samples, state, factors)
-
-
-def payload(message: bytes) -> int:
-    (header,) = struct.unpack("<Q", message[:8])
-    return len(message) - 8 - header
 
 
 # --- one factor ------------------------------------------------------------------------
@@ -251,7 +235,7 @@ def test_b_is_formed_from_what_was_received(upload: Upload, rank: int) -> None:
         )
         for seed in range(3)
     ]
-    projection = Projection(damping=0.0, rtol=1e-5, max_iterations=5000)
+    projection = Projection(output_damping=0.0, rtol=1e-5, max_iterations=5000)
     fused = fuse(clients, [Block("fc", (4, 24), bias=False)], projection)
     assert fused.solves["fc"].converged
     w = [each.model["fc.weight"].double().numpy().reshape(-1) for each in clients]

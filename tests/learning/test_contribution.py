@@ -3,9 +3,9 @@
 import json
 import struct
 
-import numpy as np
 import pytest
 import torch
+from contributions import contribution, payload
 from safetensors.torch import save
 
 from testbed.errors import FusionError
@@ -18,27 +18,10 @@ from testbed.learning.contribution import (
     serialise,
     serialise_model,
 )
-from testbed.learning.fisher import Diagonal, Kronecker, fisher
+from testbed.learning.fisher import Diagonal, Kronecker
 from testbed.learning.models import build
 
 KINDS = ("kfac", "diagonal")
-
-
-def contribution(kind: str, samples: int = 3, seed: int = 0, name: str = "lenet") -> Contribution:
-    side = 28 if name == "lenet" else 8
-    model = build(name, (1, side, side), 10, seed)
-    state = {key: value.clone() for key, value in model.state_dict().items()}
-    generator = torch.Generator().manual_seed(seed)
-    pictures = torch.rand(samples, 1, side, side, generator=generator)
-    labels = torch.randint(10, (samples,), generator=generator)
-    factors = fisher(model, state, pictures, labels, kind, "exact", np.random.default_rng(0))
-    return Contribution(samples, state, factors)
-
-
-def payload(message: bytes) -> int:
-    """Bytes of tensor data in a safetensors message."""
-    (header,) = struct.unpack("<Q", message[:8])
-    return len(message) - 8 - header
 
 
 @pytest.mark.parametrize("kind", KINDS)

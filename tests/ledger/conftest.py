@@ -28,6 +28,7 @@ DEFAULTS: dict[str, Any] = {
     "subset": 10,
     "reused": False,
     "triggered": False,
+    "result": "ok",
 }
 
 

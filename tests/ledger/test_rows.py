@@ -7,8 +7,8 @@ from testbed.ledger import COLUMNS, Ledger
 
 def test_columns_are_those_of_the_design_in_order():
     assert COLUMNS[:6] == ("run", "seed", "method", "rho", "density", "request")
-    assert COLUMNS[-2:] == ("reused", "triggered")
-    assert len(COLUMNS) == len(set(COLUMNS)) == 21
+    assert COLUMNS[-2:] == ("triggered", "result")
+    assert len(COLUMNS) == len(set(COLUMNS)) == 22
 
 
 def test_rows_are_frozen(row):

@@ -62,19 +62,23 @@ class Builder:
         }.get(self.method, ("join" in kinds, kinds.count("join")))
         self.now = start = max(self.now, float(self.world.times[together[-1] - 1]))
         kind = kinds[0] if len(together) == 1 else "batch"
-        self._bill(together[-1], kind, uploads if triggered else 0, triggered=triggered)
+        missed = self.method == "fsosa" and 4 in together
+        self._bill(together[-1], kind, uploads if triggered else 0, triggered, missed)
         if triggered:
             lag = {"retrain": 0.0, "fsosa": 0.0005}.get(self.method, -0.03)
             self.accuracy = min(1.0, float(0.93 + self.world.drift[together[-1] - 1] + lag))
         self._measure(together, "", start, triggered=triggered)
 
-    def _bill(self, request: int, kind: str, uploads: int, *, triggered: bool) -> None:
+    def _bill(
+        self, request: int, kind: str, uploads: int, triggered: bool, missed: bool = False
+    ) -> None:
         row = LedgerRow(
             run=f"{self.method}-0a1b2c3d", seed=self.seed, method=self.method, rho=0.5,
             density=None, request=request, kind=kind, vehicle="", phase="train",
             t_start=self.now, t_end=self.now, compute_s_measured=None, compute_s_billed=0.0,
             network_s=0.0, bytes_down=0, bytes_up=0, byte_basis="serialised",
             population=self.members, subset=self.subset, reused=False, triggered=triggered,
+            result="ok",
         )  # fmt: skip
         for number in range(uploads):
             worker = replace(row, vehicle=f"veh{number}")
@@ -93,6 +97,7 @@ class Builder:
                 replace(
                     row, vehicle=COORDINATOR, phase="solve", t_start=self.now,
                     t_end=self.now + 0.5,
+                    result="unconverged" if missed else "ok",
                 )
             )  # fmt: skip
             self.now += 0.5

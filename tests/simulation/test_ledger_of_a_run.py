@@ -239,6 +239,9 @@ def test_rows_metrics_totals_and_progress_agree(one: Ran) -> None:
         metric = metrics[cost.request]
         assert cost.seconds == pytest.approx(metric.t_end - metric.t_start, abs=1e-9)
         assert cost.triggered == metric.triggered
+        solved = {r.result for r in rows if r.request == cost.request and r.phase == "solve"}
+        assert solved <= {"ok" if metric.converged else "unconverged"}
+    assert {r.result for r in rows if r.phase != "solve"} == {"ok"}
     incremental = sum(
         r.bytes_down + r.bytes_up
         for r in rows

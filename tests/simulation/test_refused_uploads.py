@@ -166,6 +166,8 @@ def test_the_wasted_work_is_billed_and_its_replacement_trains_after_it(tmp_path:
     trained = [row.vehicle for row in rows if row.phase == "train"]
     assert len(trained) == len(set(trained)) == 4
     assert victim.vehicle in trained
+    useless = [(row.vehicle, row.phase) for row in rows if row.result != "ok"]
+    assert useless == [(victim.vehicle, "upload")]
     assert sum(row.phase == "upload" for row in rows) == 4
     (replacement,) = [
         row for row in rows if row.phase == "download" and row.t_start > rows[0].t_start

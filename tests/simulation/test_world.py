@@ -234,6 +234,10 @@ def test_a_projection_that_stops_early_is_flagged(tmp_path: Path) -> None:
     ).outcome  # fmt: skip
     loose = [metric for metric in outcome.metrics if not metric.converged]
     assert loose
+    solves = {row.request: row.result for row in outcome.ledger if row.phase == "solve"}
+    assert [request for request, result in solves.items() if result == "unconverged"] == [
+        metric.request for metric in loose
+    ]
     (warning,) = outcome.warnings
     assert warning.startswith(f"{len(loose)} projections stopped above fusion.rtol = 1e-06;")
     assert f"{max(m.residual for m in loose):.1e}" in warning

@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 import torch
 import wrong
-from conftest import failed
+from certified import failed
 
 from testbed.config import Experiment
 from testbed.editing import fsosa
 from testbed.editing.orders import Tune
-from testbed.errors import ConfigError
+from testbed.errors import ConfigError, EditError
 from testbed.learning.client import Task
 from testbed.streams import Streams
 from testbed.verification.bitwise import bitwise
@@ -65,10 +65,9 @@ def test_one_flipped_bit_of_a_contribution_shows(experiment: Experiment, task: T
         edited, diagnostics = yield from fsosa.apply(state, *arguments)
         contributions = dict(edited.contributions)
         client, one = next(iter(contributions.items()))
-        name, value = next(iter(one.model.items()))
-        bits = value.clone()
+        bits = one.model["0.weight"].clone()
         bits.view(-1).view(torch.int32)[0] ^= 1
-        contributions[client] = replace(one, model={**one.model, name: bits})
+        contributions[client] = replace(one, model={**one.model, "0.weight": bits})
         return replace(edited, contributions=contributions), diagnostics
 
     sentence = failed(bitwise(experiment, task, 1, flipping))
@@ -120,6 +119,6 @@ def test_a_federation_answers_only_what_the_method_asks(
     def tuning() -> Any:
         yield Tune((), {})
 
-    with pytest.raises(NotImplementedError, match="Tune is no order of F-SOSA"):
+    with pytest.raises(EditError, match=r"cannot carry out Tune; .* Train and Fuse only$"):
         federation.drive(tuning())
     assert federation.anew().executor is not federation.executor

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import SMALL
+from certified import SMALL
 
 from testbed.cli import verify as command
 from testbed.config import Experiment, spec_hash

@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import wrong
-from conftest import failed
+from certified import failed
 
 from testbed.config import Experiment
 from testbed.editing import fsosa

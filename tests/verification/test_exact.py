@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import wrong
-from conftest import failed
+from certified import failed
 
 from testbed.editing.coupling import couple
 from testbed.verification.exact import Case, cases, exact, inspect, uniform

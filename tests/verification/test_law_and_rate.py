@@ -5,7 +5,7 @@ from math import comb, sqrt
 import numpy as np
 import pytest
 import wrong
-from conftest import failed
+from certified import failed
 from scipy.stats import chi2
 
 from testbed.editing.clients import Change

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
@@ -25,17 +26,22 @@ Subset = tuple[Client, ...]
 # --- couplings -------------------------------------------------------------------------
 
 
-def insertion_with_p_over_m(
-    population: Sequence[Client],
-    subset: Sequence[Client],
-    change: Change,
-    size: int,
-    rng: Any,
-    below: str = "strict",
-) -> Subset:
+def wrong(variant: Callable[..., Subset | None]) -> Callable[..., Subset]:
+    """Return a coupling that gives what `variant` does, and the right one where that is None."""
+
+    @wraps(variant)
+    def coupling(*arguments: Any) -> Subset:
+        made = variant(*arguments[:5])
+        return couple(*arguments) if made is None else made
+
+    return coupling
+
+
+@wrong
+def insertion_with_p_over_m(population, subset, change, size, rng) -> Subset | None:
     """A lone newcomer enters with probability P / M instead of P / (M + 1)."""
     if change.departures or len(change.arrivals) != 1 or len(subset) < size:
-        return couple(population, subset, change, size, rng, below)  # type: ignore[arg-type]
+        return None
     chosen = set(subset)
     if rng.integers(len(population)) < size:
         chosen.remove(sorted(chosen)[rng.integers(size)])
@@ -43,49 +49,27 @@ def insertion_with_p_over_m(
     return tuple(sorted(chosen))
 
 
-def lowest_id(
-    population: Sequence[Client],
-    subset: Sequence[Client],
-    change: Change,
-    size: int,
-    rng: Any,
-    below: str = "strict",
-) -> Subset:
+@wrong
+def lowest_id(population, subset, change, size, rng) -> Subset | None:
     """Departed members are replaced by the clients that come first, not by random ones."""
-    if change.arrivals or not change.departures:
-        return couple(population, subset, change, size, rng, below)  # type: ignore[arg-type]
     after = change.applied(population)
-    if len(after) < size:
-        return couple(population, subset, change, size, rng, below)  # type: ignore[arg-type]
+    if change.arrivals or not change.departures or len(after) < size:
+        return None
     kept = set(subset) - set(change.departures)
     outside = [client for client in after if client not in kept]
     return tuple(sorted(kept.union(outside[: size - len(kept)])))
 
 
-def resampling(
-    population: Sequence[Client],
-    subset: Sequence[Client],
-    change: Change,
-    size: int,
-    rng: Any,
-    below: str = "strict",
-) -> Subset:
+@wrong
+def resampling(population, subset, change, size, rng) -> Subset | None:
     """A leave that hits the subset draws all of it anew: exact, but dearer than need be."""
     after = change.applied(population)
     hit = set(subset) & set(change.departures)
-    if change.arrivals or not hit or len(after) < size:
-        return couple(population, subset, change, size, rng, below)  # type: ignore[arg-type]
-    return draw(after, size, rng)
+    return None if change.arrivals or not hit or len(after) < size else draw(after, size, rng)
 
 
-def never_refusing(
-    population: Sequence[Client],
-    subset: Sequence[Client],
-    change: Change,
-    size: int,
-    rng: Any,
-    below: str = "strict",
-) -> Subset:
+@wrong
+def never_refusing(population, subset, change, size, rng) -> Subset | None:
     """Always shrinks."""
     return couple(population, subset, change, size, rng, "shrink")
 
