@@ -100,7 +100,7 @@ def timed(solve: Callable[[], tuple[Tensor, Solve]], rounds: int) -> tuple[float
     return best, result
 
 
-def plain(system: KroneckerSum, rhs: Tensor) -> tuple[float, int, bool]:
+def plain(system: KroneckerSum, rhs: Tensor, shrink: float) -> tuple[float, int, bool]:
     """Seconds and iterations of plain conjugate gradients, and whether that is an estimate."""
     clients, o, i = len(system.a), *rhs.shape
     if clients * (o * o * i + o * i * i) < MANY:
@@ -112,19 +112,21 @@ def plain(system: KroneckerSum, rhs: Tensor) -> tuple[float, int, bool]:
     begin = time.perf_counter()
     conjugate_gradients(system.operator(), rhs, RTOL, 4)  # 4 iterations and the residual
     each = (time.perf_counter() - begin) / 5
-    iterations = conjugate_gradients(_factored(system), rhs, RTOL, LIMIT)[1].iterations
+    iterations = conjugate_gradients(_factored(system, shrink), rhs, RTOL, LIMIT)[1].iterations
     return each * iterations, iterations, True
 
 
-def _factored(system: KroneckerSum) -> Callable[[Tensor], Tensor]:
-    """F v through eigen-factors of A_k, in float64: the same numbers, sooner."""
-    values, vectors = torch.linalg.eigh(system.a)
+def _factored(system: KroneckerSum, shrink: float) -> Callable[[Tensor], Tensor]:
+    """F v through eigen-factors, in float64: A_k = s L_k + (1 - s) diag(A_k), L_k of low rank."""
+    diagonal = (1 - shrink) * system.a.diagonal(dim1=1, dim2=2)
+    values, vectors = torch.linalg.eigh(system.a - torch.diag_embed(diagonal))
     rank = int((values > values[:, -1:] * 1e-12).sum(dim=1).max())
     u = vectors[:, :, -rank:] * values[:, None, -rank:].clamp_min(0).sqrt()
 
     def operator(v: Tensor) -> Tensor:
         inner = torch.bmm(system.g, torch.matmul(v, u))
-        return torch.bmm(inner, u.transpose(1, 2)).sum(dim=0) + system.tau * v
+        rest = torch.bmm(system.g, v * diagonal[:, None]) if shrink < 1 else 0.0
+        return (torch.bmm(inner, u.transpose(1, 2)) + rest).sum(dim=0) + system.tau * v
 
     return operator
 
@@ -135,11 +137,12 @@ def main() -> None:
     for name in sys.argv[1:] or CASES:
         case = CASES[name]
         for preset in PRESETS:
+            by = FusionConfig.model_validate({"preset": preset})
             plain_s = ours_s = 0.0
             print(f"{name}, P = {case.members}, preset {preset}")
             print(f"{'layer':>10} {'plain CG':>22} {'projection':>20} {'ratio':>7}", flush=True)
             for layer, system, rhs in systems(case, preset):
-                slow, steps, estimate = plain(system, rhs)
+                slow, steps, estimate = plain(system, rhs, by.shrink)
                 rounds = 1 if estimate else 3
                 ours, fast = timed(lambda s=system, r=rhs: s.solve(r, RTOL, LIMIT), rounds)
                 assert fast.converged

@@ -27,7 +27,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-app.add_typer(scenario.app, name="scenario", help="Traffic scenarios: list, build, inspect.")
+app.add_typer(scenario.app, name="scenario", help="Traffic: scenarios, inspection, traces.")
 app.add_typer(data.app, name="data", help="Data sets: list.")
 
 

@@ -34,6 +34,8 @@ class RsuConfig(_Section):
     y: Coordinate | None = None
     radius: Positive | None = Field(None, description="coverage radius in metres")
     hysteresis: NonNegative = Field(0.1, description="a member leaves beyond (1 + this) x radius")
+    minimum_stay: NonNegative = Field(0.0, description="seconds until a visitor is a member")
+    grace: NonNegative = Field(0.0, description="gaps in seconds that a visit outlives")
 
     @model_validator(mode="after")
     def _both_coordinates(self) -> Self:
@@ -42,16 +44,43 @@ class RsuConfig(_Section):
         return self
 
 
+class AreaConfig(_Section):
+    """One of several areas of coverage."""
+
+    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
+    x: Coordinate
+    y: Coordinate
+    radius: Positive
+
+
+class ArrivalsConfig(_Section):
+    """Traffic that is drawn at random when source is generated."""
+
+    per_minute: float = Field(30.0, gt=0, le=1e6, description="vehicles that join in a minute")
+    mean_stay: float = Field(100.0, ge=1e-3, le=1e9, description="seconds")
+    stay: Literal["exponential", "log-normal"] = "exponential"
+    sigma: float = Field(0.8, ge=0, le=3, description="of a log-normal stay's logarithm")
+
+
 class MobilityConfig(_Section):
     """Where joins and leaves come from."""
 
-    source: Literal["sumo", "trace"] = "sumo"
+    source: Literal["sumo", "trace", "generated"] = "sumo"
     scenario: str = Field("city_grid", description="a scenario's name or a path to a .sumocfg")
     trace: Path | None = Field(None, description="trace file to replay when source is trace")
-    membership: Literal["network", "rsu"] = "network"
+    arrivals: ArrivalsConfig = ArrivalsConfig()
+    membership: Literal["network", "rsu", "multi_rsu"] = "network"
     rsu: RsuConfig = RsuConfig()
+    rsus: tuple[AreaConfig, ...] = Field((), description="areas of coverage under multi_rsu")
+    domain: Literal["one", "separate"] = Field(
+        "one", description="whether all areas have the same members, or each its own"
+    )
+    follow: str | None = Field(None, description="area to run when separate; default: the first")
     density: float | None = Field(
         None, ge=0.001, le=_MOST, description="seconds between departures of a generated scenario"
+    )
+    scale: float | None = Field(
+        None, ge=0.001, le=1000, description="factor on the traffic of a scenario with its own"
     )
     participation: float = Field(1.0, gt=0, le=1, description="share of vehicles that take part")
     warmup: NonNegative | None = Field(None, description="seconds before the clients are counted")
@@ -63,6 +92,29 @@ class MobilityConfig(_Section):
     def _trace_needs_a_file(self) -> Self:
         if self.source == "trace" and self.trace is None:
             raise ValueError("source 'trace' needs mobility.trace, the file to replay")
+        if self.source == "generated" and self.membership != "network":
+            raise ValueError(
+                f"membership {self.membership!r} needs positions, which generated traffic has "
+                "not; leave it 'network'"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _areas_fit(self) -> Self:
+        names = [area.name for area in self.rsus]
+        if len(set(names)) != len(names):
+            raise ValueError("rsus must have different names")
+        if self.membership == "multi_rsu":
+            if not names:
+                raise ValueError(
+                    "membership 'multi_rsu' needs mobility.rsus, a list of name, x, y and radius"
+                )
+            if self.follow is not None and self.domain == "one":
+                raise ValueError(
+                    "follow needs domain 'separate'; one domain has no area to choose"
+                )
+            if self.follow is not None and self.follow not in names:
+                raise ValueError(f"follow is {self.follow!r}; rsus has {', '.join(names)}")
         return self
 
 
@@ -182,19 +234,83 @@ class EditingConfig(_Section):
         return self
 
 
-class NetworkConfig(_Section):
-    """The radio link: one fixed rate, shared by nobody."""
+Decibel = Annotated[float, Field(ge=-300, le=300)]
+RadioPreset = Literal["nr-ul-20", "nr-ul-100", "nr-dl-20", "itsg5", "fixed"]
+_BUDGET = ("bandwidth_mhz", "frequency_ghz", "power_dbm", "gains_dbi", "noise_figure_db")
+RADIO_KEYS = (*_BUDGET, "margin_db", "alpha", "cap")
 
-    rate_mbps: Speed = Field(40.0, description="rate of each link, Mb/s = 1e6 bit/s")
+
+class NetworkConfig(_Section):
+    """The radio link and how transfers share it; unset constants are the preset's."""
+
+    preset: RadioPreset = "nr-ul-20"
+    downlink: RadioPreset | None = Field(None, description="default: the same as preset")
+    fading: bool = Field(True, description="draw line of sight and shadowing for each visit")
+    sharing: Literal["fair", "slots", "none"] = "fair"
+    slots: int = Field(4, ge=1, description="transfers at one time when sharing is slots")
+    rate_mbps: Speed | None = Field(
+        None, description="rate of the preset fixed, and where no distance is known"
+    )
     latency_ms: float = Field(10.0, ge=0, le=1e7)
+    bandwidth_mhz: float | None = Field(None, ge=0.001, le=1e5)
+    frequency_ghz: float | None = Field(None, ge=0.5, le=100, description="range of TR 38.901")
+    power_dbm: Decibel | None = None
+    gains_dbi: Decibel | None = None
+    noise_figure_db: Decibel | None = None
+    margin_db: Decibel | None = None
+    alpha: float | None = Field(None, ge=0.001, le=1, description="share of Shannon's rate")
+    cap: float | None = Field(None, ge=0.01, le=100, description="highest bit/s/Hz")
+
+    @model_validator(mode="after")
+    def _fixed_has_no_constants(self) -> Self:
+        given = [key for key in RADIO_KEYS if getattr(self, key) is not None]
+        if self.preset == "fixed" and given:
+            raise ValueError(
+                f"{given[0]} has no effect on the preset 'fixed'; leave it unset or choose another"
+            )
+        return self
+
+
+# Peak FP32 TFLOPS = 2 x CUDA cores x highest clock; sources: docs/network.md.
+DEVICES: dict[str, dict[str, Any]] = {
+    "jetson-tx2": {"name": "Jetson TX2", "peak_tflops": 0.67},
+    "jetson-xavier-nx": {"name": "Jetson Xavier NX", "peak_tflops": 0.85},
+    "jetson-agx-xavier": {"name": "Jetson AGX Xavier", "peak_tflops": 1.41},
+    "jetson-orin-nano": {"name": "Jetson Orin Nano 8GB", "peak_tflops": 1.28},
+    "jetson-orin-nano-super": {"name": "Jetson Orin Nano Super", "peak_tflops": 2.09},
+    "jetson-orin-nx": {"name": "Jetson Orin NX 16GB", "peak_tflops": 1.88},
+    "jetson-agx-orin": {"name": "Jetson AGX Orin 64GB", "peak_tflops": 5.3},
+    "drive-agx-orin": {"name": "DRIVE AGX Orin", "peak_tflops": 5.2},
+}
 
 
 class DeviceConfig(_Section):
     """Compute speed used when time is modelled: seconds = FLOPs / (peak x utilisation)."""
 
+    preset: Literal[
+        "jetson-tx2",
+        "jetson-xavier-nx",
+        "jetson-agx-xavier",
+        "jetson-orin-nano",
+        "jetson-orin-nano-super",
+        "jetson-orin-nx",
+        "jetson-agx-orin",
+        "drive-agx-orin",
+    ] = Field("jetson-orin-nano", description="fills name and peak where they are not given")
     name: str = "Jetson Orin Nano 8GB"
     peak_tflops: Speed = Field(1.28, description="FP32 TFLOPS")
     utilisation: float = Field(0.3, gt=0, le=1)
+    sigma: float = Field(
+        0.0, ge=0, le=5, description="of the logarithm of a vehicle's utilisation; 0: all alike"
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill_from_preset(cls, given: Any) -> Any:
+        if not isinstance(given, dict):
+            return given
+        preset = given.get("preset", "jetson-orin-nano")
+        return {**DEVICES.get(preset, {}), **given} if isinstance(preset, str) else given
 
 
 class ServerConfig(_Section):
@@ -205,6 +321,20 @@ class ServerConfig(_Section):
     utilisation: float = Field(0.3, gt=0, le=1)
     billed_iterations: int = Field(
         50, ge=1, description="CG steps charged per projection when time is modelled"
+    )
+
+
+class WorkConfig(_Section):
+    """When vehicles do their part, and what a departure does to work in hand."""
+
+    when: Literal["on_request", "prepared"] = Field(
+        "on_request", description="whether a contribution is made when asked for, or before"
+    )
+    departure: Literal["finish", "abort", "resume_on_return", "withdraw_by_proxy"] = Field(
+        "finish", description="what becomes of the work of a vehicle that leaves"
+    )
+    proxy_s: float = Field(
+        10.0, ge=1e-6, le=_MOST, description="seconds of silence until a departure is filed"
     )
 
 
@@ -235,6 +365,7 @@ class Experiment(_Section):
     network: NetworkConfig = NetworkConfig()
     device: DeviceConfig = DeviceConfig()
     server: ServerConfig = ServerConfig()
+    work: WorkConfig = WorkConfig()
     time: TimeConfig = TimeConfig()
     execution: ExecutionConfig = ExecutionConfig()
     seeds: tuple[Annotated[int, Field(ge=0)], ...] = (0,)

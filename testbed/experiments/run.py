@@ -4,7 +4,7 @@ import json
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -215,6 +215,7 @@ def _write(
             "population_initial": outcome.population_initial,
             "subset_size": outcome.subset_size,
             "counts": dict(outcome.counts),
+            "contact": asdict(outcome.contact),
             "warnings": list(outcome.warnings),
             "mobility": mobility,
             "data": {

@@ -30,6 +30,7 @@ _MANIFEST = {
     "population_initial": int,
     "subset_size": int,
     "counts": dict,
+    "contact": dict,
     "warnings": list,
     "mobility": dict,
     "data": dict,
@@ -39,7 +40,11 @@ _SECTIONS = ("clients", "data", "editing", "fisher", "learning", "mobility", "ti
 # The smallest value of the columns that have one; no other number may be negative.
 _LEAST = {"partition": -1, "batch": 1, "population": 1}
 # The phases of a ledger row that can have the result.
-_PHASES = {"unusable": ("train", "fisher", "upload"), "unconverged": ("solve",)}
+_PHASES = {
+    "unusable": ("train", "fisher", "upload"),
+    "lost": ("download", "train", "fisher", "upload"),
+    "unconverged": ("solve",),
+}
 
 
 def damaged(path: Path, what: object) -> ResultsError:

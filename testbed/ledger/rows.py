@@ -6,7 +6,7 @@ from typing import Literal
 
 RequestKind = Literal["init", "join", "leave", "batch"]
 Phase = Literal["broadcast", "download", "train", "fisher", "upload", "fuse", "solve", "evaluate"]
-Result = Literal["ok", "unusable", "unconverged"]
+Result = Literal["ok", "unusable", "lost", "unconverged"]
 
 COORDINATOR = "coordinator"
 EVERYONE = "all"
@@ -49,10 +49,11 @@ class LedgerRow:
         The same contribution had already been trained in this run; billed all the same.
     triggered : bool
         The request changed the released model.
-    result : {"ok", "unusable", "unconverged"}
+    result : {"ok", "unusable", "lost", "unconverged"}
         ``unusable``: a client's training, Fisher or upload that nothing could be made of, so
-        that it was treated as if it had left.  ``unconverged``: a solve that missed its
-        tolerance in some layer and was used all the same.
+        that it was treated as if it had left.  ``lost``: what a client had done of a step when
+        it left in the middle, with the seconds and bytes so far.  ``unconverged``: a solve
+        that missed its tolerance in some layer and was used all the same.
     """
 
     run: str

@@ -11,8 +11,9 @@ result is priced by three named conventions, side by side:
 ``paper``
     Every request sends the model to every active client, and a request in which members of
     a subset uploaded is charged the uploads of the whole subset, as a recomputation would
-    be.  The download of the initial model is not charged.  With P = M/2 and a Fisher as large as
-    the model this gives the published saving of 25 % over retraining.
+    be; what was lost on the way is not charged, nor is the download of the initial model.
+    With P = M/2 and a Fisher as large as the model this gives the published saving of 25 %
+    over retraining.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -56,17 +57,17 @@ def broadcast(rows: Iterable[LedgerRow]) -> Bytes:
 
 def paper(rows: Iterable[LedgerRow]) -> Bytes:
     """Price one request's rows as the published figures imply."""
-    down = up = uploads = subset = 0
+    down = up = whole = subset = 0
     for row in rows:
         if row.phase == "broadcast":
             down += row.bytes_down
-        elif row.phase == "upload":
+        elif row.phase == "upload" and row.result != "lost":
             up += row.bytes_up
-            uploads += 1
             subset = row.subset
-    # All uploads have the same size, so the whole subset's is a whole multiple of the mean.
-    if uploads and subset:
-        up = up * subset // uploads
+            whole = max(whole, row.bytes_up)
+    # All uploads have the same size, but for the rest of one begun on an earlier visit.
+    if subset:
+        up = whole * subset
     return Bytes(down, up)
 
 

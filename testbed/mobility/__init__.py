@@ -3,7 +3,9 @@
 from testbed.mobility.events import (
     MobilityEvent,
     MobilitySource,
+    Place,
     Provenance,
+    Sighting,
     Step,
     Trace,
     check_order,
@@ -15,7 +17,9 @@ from testbed.mobility.trace import read_trace, write_trace
 __all__ = [
     "MobilityEvent",
     "MobilitySource",
+    "Place",
     "Provenance",
+    "Sighting",
     "Step",
     "Trace",
     "check_order",

@@ -1,9 +1,10 @@
-"""What mobility hands to the rest of the testbed: timed membership changes."""
+"""What mobility hands to the rest of the testbed: timed membership changes, and distances."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import count
 from types import TracebackType
-from typing import Literal, Protocol, Self
+from typing import Literal, NamedTuple, Protocol, Self
 
 from testbed.errors import TraceError
 from testbed.streams import Streams
@@ -23,11 +24,48 @@ class MobilityEvent:
     vehicle : str
         SUMO's vehicle id.
     kind : {"join", "leave"}
+    rsu : str
+        Name of the coverage area that is entered or left; empty under ``network``.
     """
 
     time: float
     vehicle: str
     kind: Kind
+    rsu: str = ""
+
+
+class Place(NamedTuple):
+    """Where a member is, as far as a radio link cares.
+
+    Attributes
+    ----------
+    rsu : str
+        Name of the roadside unit that serves it.
+    metres : float
+        Horizontal distance, in whole centimetres, so that text files keep it exactly.
+    """
+
+    rsu: str
+    metres: float
+
+
+class Sighting(NamedTuple):
+    """A member's place at a time.
+
+    Attributes
+    ----------
+    time : float
+        Simulated seconds, the time of a step.
+    vehicle : str
+    rsu : str
+    metres : float
+        As in `Place`.
+    """
+
+    time: float
+    vehicle: str
+    rsu: str
+    metres: float
 
 
 @dataclass(frozen=True)
@@ -40,10 +78,13 @@ class Trace:
         Non-decreasing in time; every leave follows a join of the same vehicle.
     end : float
         Simulated seconds covered; nothing happened between the last event and `end`.
+    places : tuple of Sighting
+        Where the members were, sorted by time and vehicle; empty under ``network``.
     """
 
     events: tuple[MobilityEvent, ...]
     end: float
+    places: tuple[Sighting, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +97,13 @@ class Step:
         Simulated seconds.
     events : tuple of MobilityEvent
         Leaves before joins, each sorted by vehicle id; all at `time`.
+    distances : mapping of str to Place
+        Where every member is after the events; empty under ``network``.
     """
 
     time: float
     events: tuple[MobilityEvent, ...]
+    distances: Mapping[str, Place] = field(default_factory=dict)
 
 
 class MobilitySource(Protocol):
@@ -83,7 +127,8 @@ class MobilitySource(Protocol):
     def steps(self) -> Iterator[Step]:
         """Yield the steps that are still to come, times strictly increasing.
 
-        Live traffic yields one step per SUMO step, a trace one per distinct event time.
+        Live traffic yields one step per SUMO step, a trace one per distinct time of an event
+        or a sighting.
         """
 
     def counts(self) -> Mapping[str, int]:
@@ -110,7 +155,9 @@ def participates(streams: Streams, vehicle: str, rate: float) -> bool:
     return streams.uniform("participation", vehicle) < rate
 
 
-def check_order(events: Iterable[MobilityEvent], where: str = "event", first: int = 1) -> None:
+def check_order(
+    events: Iterable[MobilityEvent], where: str = "event", numbers: Iterable[int] | None = None
+) -> None:
     """Refuse events that are not a possible history.
 
     Parameters
@@ -118,8 +165,8 @@ def check_order(events: Iterable[MobilityEvent], where: str = "event", first: in
     events : iterable of MobilityEvent
     where : str
         What to call a position in the message, for example ``"line"``.
-    first : int
-        Number of the first event's position.
+    numbers : iterable of int, optional
+        The number of each event's position, by default counted from 1.
 
     Raises
     ------
@@ -128,7 +175,7 @@ def check_order(events: Iterable[MobilityEvent], where: str = "event", first: in
     """
     members: set[str] = set()
     latest = float("-inf")
-    for number, event in enumerate(events, start=first):
+    for number, event in zip(count(1) if numbers is None else numbers, events, strict=False):
         if not event.time >= latest:
             raise TraceError(
                 f"{where} {number}: time {event.time:g} comes after {latest:g}; "

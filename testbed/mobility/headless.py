@@ -1,8 +1,9 @@
 """A scenario's ``.sumocfg`` without its outputs, so that its folder can be read-only.
 
 SUMO itself reads the file (it knows every synonym and notation) and writes it back with
-canonical names and sections; outputs, logs and GUI options are then dropped.  Detectors
-of additional files keep their effect and write to ``/dev/null``.
+canonical names and sections; outputs, logs and GUI options are then dropped.  What the
+network, the routes and the additional files themselves ask to be written (by detectors,
+devices of vehicles, actuated traffic lights) keeps its effect and goes to ``/dev/null``.
 """
 
 import gzip
@@ -26,7 +27,7 @@ _DROPPED = re.compile(
 _FALSE = {"0", "no", "false", "off", "-", "f"}
 _NOWHERE = "/dev/null"
 _FILES = ("net-file", "route-files", "additional-files", "weight-files", "load-state")
-# Elements of additional files that write, and the attribute that names the file.
+# Elements that write, and the attribute that names the file.
 _WRITERS = {
     **dict.fromkeys(
         (
@@ -39,6 +40,16 @@ _WRITERS = {
     "timedEvent": "dest",
     "calibrator": "output",
 }  # fmt: skip
+# Parameters of vehicles, their types and traffic lights that name a file to write.
+_WRITING_KEYS = ("device.ssm.file", "device.toc.file", "file")
+_MARKS = tuple(
+    mark.encode()
+    for mark in (
+        *(f"<{tag}" for tag in _WRITERS),
+        *(f"={sign}{key}{sign}" for key in _WRITING_KEYS for sign in "\"'"),
+    )
+)
+_SILENCED = ("net-file", "route-files", "additional-files")
 _POINTERS = ("file", "href", "imgFile")
 
 
@@ -149,9 +160,9 @@ def _inputs(root: ET.Element, sumocfg: Path, folder: Path, routes: Path | None) 
                     f"{sumocfg} names {option.tag} {path.resolve()}, which {fault}"
                 )
         found += [path.resolve() for path in paths]
-        if option.tag == "additional-files":
+        if option.tag in _SILENCED:
             paths = [
-                _silenced(path, folder / f"additional-{number}.xml")
+                _silenced(path, folder / f"{option.tag}-{number}.xml")
                 for number, path in enumerate(paths)
             ]
         # SUMO reads these values percent-encoded, as it wrote them.
@@ -164,7 +175,7 @@ def _inputs(root: ET.Element, sumocfg: Path, folder: Path, routes: Path | None) 
 def _silenced(source: Path, copy: Path) -> Path:
     """Return `source`, or `copy` with every output of `source` sent nowhere."""
     content = inflated(source)
-    if not any(f"<{tag}".encode() in content for tag in _WRITERS):
+    if not any(mark in content for mark in _MARKS):
         return source
     try:
         root = ET.fromstring(content)
@@ -172,6 +183,8 @@ def _silenced(source: Path, copy: Path) -> Path:
         raise ScenarioError(f"{source} is not well-formed XML: {error}") from error
     for element in root.iter():
         output = _WRITERS.get(element.tag)
+        if element.tag == "param" and element.get("key") in _WRITING_KEYS:
+            output = "value"
         for name in list(element.attrib):
             if name == output:
                 element.set(name, _NOWHERE)

@@ -1,7 +1,7 @@
 """Following a running SUMO, in this process or in its own, step by step.
 
 Both back ends answer through the same calls: one subscription for the simulation and,
-where coverage matters, one context subscription around the roadside unit.  No vehicle is
+where coverage matters, one context subscription around each roadside unit.  No vehicle is
 ever asked by itself, which over a socket costs fifteen times the simulation.
 """
 
@@ -10,8 +10,8 @@ import socket
 import subprocess
 import tempfile
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -58,7 +58,7 @@ class Reading:
         Vehicles newly read from the demand, newly teleported, in a collision.
     departed, arrived : sequence of str
     positions : mapping of str to (float, float)
-        Vehicles within reach of the roadside unit; empty without one.
+        Vehicles within reach of any roadside unit; empty without one.
     """
 
     clock: float
@@ -69,6 +69,25 @@ class Reading:
     departed: Sequence[str]
     arrived: Sequence[str]
     positions: Mapping[str, tuple[float, float]]
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """SUMO's own count of vehicles at one moment.
+
+    Attributes
+    ----------
+    running : int
+        On the road, parked, or being teleported.
+    pending : int
+        Due, but without room to be inserted.
+    known : int
+        Read from the demand, and neither arrived nor given up.
+    """
+
+    running: int
+    pending: int
+    known: int
 
 
 class Link:
@@ -97,20 +116,21 @@ class Link:
         self._errors = errors
         self._explain = explain
         self._stop: Callable[[], None] | None = stop
-        self._watching = False
+        self._watched: list[str] = []
 
     def version(self) -> str:
         """Return SUMO's version, for example ``"1.28.0"``."""
         return str(self._call(self._api.getVersion)[1]).removeprefix("SUMO ")
 
-    def watch(self, circle: Circle | None) -> Reading:
-        """Subscribe, with `circle` for the positions within its reach; report the start."""
+    def watch(self, circles: Sequence[Circle]) -> Reading:
+        """Subscribe, with `circles` for the positions within their reach; report the start."""
         api = self._api
         self._call(api.simulation.subscribe, _VARIABLES)
-        if circle is not None:
-            self._call(api.poi.add, _RSU, circle.x, circle.y, _TRANSPARENT)
-            self._call(api.poi.subscribeContext, _RSU, _VEHICLES, circle.reach, [_POSITION])
-            self._watching = True
+        for number, circle in enumerate(circles):
+            name = f"{_RSU}-{number}"
+            self._call(api.poi.add, name, circle.x, circle.y, _TRANSPARENT)
+            self._call(api.poi.subscribeContext, name, _VEHICLES, circle.reach, [_POSITION])
+            self._watched.append(name)
         return self._call(self._read)
 
     def end(self) -> float:
@@ -127,9 +147,18 @@ class Link:
         """
         return self._call(self._advance)
 
-    def pending(self) -> int:
-        """Return how many vehicles wait for room to be inserted."""
-        return len(self._call(self._api.simulation.getPendingVehicles))
+    def standing(self) -> Standing:
+        """Return SUMO's own count of the vehicles that are on their way or wait for room."""
+
+        def number(name: str) -> int:
+            return int(self._call(self._api.simulation.getParameter, "", f"stats.vehicles.{name}"))
+
+        known = len(self._call(self._api.vehicle.getLoadedIDList))
+        return Standing(number("running"), number("waiting"), known)
+
+    def vehicles(self) -> tuple[str, ...]:
+        """Return the vehicles on the road."""
+        return tuple(self._call(self._api.vehicle.getIDList))
 
     def close(self) -> None:
         """End the simulation; closing twice does no harm."""
@@ -144,9 +173,9 @@ class Link:
     def _read(self) -> Reading:
         seen = self._api.simulation.getSubscriptionResults()
         positions = {}
-        if self._watching:
-            around = self._api.poi.getContextSubscriptionResults(_RSU)
-            positions = {vehicle: values[_POSITION] for vehicle, values in around.items()}
+        for name in self._watched:
+            around = self._api.poi.getContextSubscriptionResults(name)
+            positions.update({vehicle: values[_POSITION] for vehicle, values in around.items()})
         return Reading(
             clock=seen[_TIME],
             expected=seen[_EXPECTED],
@@ -236,7 +265,7 @@ def _start_traci(arguments: Sequence[str], folder: Path) -> Link:
     errors = (traci.TraCIException, traci.FatalTraCIError, OSError)
     with ExitStack() as opened:
         log = opened.enter_context(tempfile.TemporaryFile())
-        port = _free_port()
+        port = opened.enter_context(_reserved_port())
         process = start_tethered([*arguments, "--remote-port", str(port)], folder, log)
         opened.callback(_end, process)
 
@@ -273,10 +302,13 @@ def _hang_up(api: Any) -> None:
         api._socket.close()
 
 
-def _free_port() -> int:
+@contextmanager
+def _reserved_port() -> Iterator[int]:
+    """Keep a free port from everybody but a server that reuses addresses, as SUMO's does."""
     with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         probe.bind((_HOST, 0))
-        return int(probe.getsockname()[1])
+        yield int(probe.getsockname()[1])
 
 
 def _on_one_line(error: Exception) -> str:

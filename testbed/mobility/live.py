@@ -12,11 +12,12 @@ from typing import Self
 from testbed.config.schema import MobilityConfig
 from testbed.errors import ConfigError, ResultsError, ScenarioError
 from testbed.files import write_bytes
+from testbed.mobility import coverage
 from testbed.mobility.building import cached_routes, demand
 from testbed.mobility.events import Provenance, Step
 from testbed.mobility.headless import headless
 from testbed.mobility.link import Link, Reading, start
-from testbed.mobility.membership import Circle, NetworkRule, RsuRule, Rule, as_events
+from testbed.mobility.membership import as_events
 from testbed.mobility.scenarios import Scenario, find
 from testbed.mobility.sumo import QUIET
 
@@ -24,6 +25,7 @@ _LARGEST_SEED = 2**31 - 1
 _RESOLUTION = 0.001
 _CLOCK_TOLERANCE = 1e-6
 _WARMUP_SHARE = 0.25
+_PATIENCE_SECONDS = 3600.0
 
 
 class SumoSource:
@@ -52,10 +54,11 @@ class SumoSource:
         self._step_length = _on_grid(config.step_length)
         scenario = find(config.scenario)
         density = _density(scenario, config.density)
-        circle = _circle(config, scenario) if config.membership == "rsu" else None
-        self._rule: Rule = NetworkRule() if circle is None else RsuRule(circle)
+        scale = _scale(scenario, config.scale)
+        areas = coverage.areas(config, scenario.rsu, scenario.name)
+        self._rule = coverage.rule(config, areas)
+        self._domain = coverage.followed(config) or ""
         self._counts = Counter[str]()
-        self._pending = 0
         # SUMO keeps its input files open, so the folder is needed for the start alone.
         with tempfile.TemporaryDirectory(prefix="testbed-sumo-") as folder:
             quiet = headless(
@@ -63,10 +66,12 @@ class SumoSource:
             )
             arguments = ["-c", str(quiet.config), *QUIET, "--device.ssm.file", "/dev/null"]
             arguments += ["--seed", str(seed), "--step-length", f"{self._step_length!r}"]
+            arguments += ["--scale", f"{scale!r}"] if scale is not None else []
             self._link: Link = start(config.backend, arguments, Path(folder))
             try:
                 version = self._link.version()
-                self._last: Reading = self._link.watch(circle)
+                self._last: Reading = self._link.watch(areas)
+                self._standing = self._link.standing()
                 self._begin = self._last.clock
                 self._end = self._find_end(config)
                 self._warmup = self._find_warmup(config, scenario)
@@ -74,6 +79,9 @@ class SumoSource:
                 self._link.close()
                 raise
         self._count(self._last)
+        # A saved state that the scenario loads has vehicles on the road already.
+        self._found = self._link.vehicles() if self._standing.running else ()
+        self._counts["departed"] += len(self._found)
         self._provenance: Provenance = {
             "source": "sumo",
             "scenario": scenario.name,
@@ -82,17 +90,15 @@ class SumoSource:
             "backend": config.backend,
             "seed": seed,
             "density": density,
+            "scale": scale,
             "step_length": self._step_length,
             "begin": self._begin,
             "warmup": self._warmup - self._begin,
             "end": None if math.isinf(self._end) else self._end,
-            "membership": config.membership,
-            "rsu_x": circle.x if circle else None,
-            "rsu_y": circle.y if circle else None,
-            "rsu_radius": circle.radius if circle else None,
-            "rsu_hysteresis": circle.hysteresis if circle else None,
+            **coverage.described(config, areas),
         }
         self._taken = 0
+        self._stirred = self._begin
 
     @property
     def warmup(self) -> float:
@@ -115,7 +121,8 @@ class SumoSource:
         Raises
         ------
         ScenarioError
-            If SUMO dies, refuses an input it comes to read, or its clock stands still.
+            If SUMO dies, refuses an input it comes to read, or its clock stands still; or if
+            no end is set and vehicles wait in vain for room.
         """
         while self._last.expected > 0:
             time = self._grid_time(self._taken)
@@ -131,21 +138,42 @@ class SumoSource:
                 )
             self._last = reading
             self._count(reading)
-            leaves, joins = self._rule.update(reading.departed, reading.arrived, reading.positions)
-            yield Step(time, as_events(time, leaves, joins))
+            self._watch_out(time, reading)
+            departed, self._found = (*self._found, *reading.departed), ()
+            leaves, joins = self._rule.update(time, departed, reading.arrived, reading.positions)
+            events = as_events(time, leaves, joins, self._domain)
+            yield Step(time, events, self._rule.places())
 
     def counts(self) -> Mapping[str, int]:
         """Return how many vehicles there were so far.
 
         ``loaded`` counts vehicles read from the demand, some of them ahead of their time;
         ``teleports`` every jump of a stuck one; ``colliding`` every step of every vehicle in
-        a collision; ``pending`` those that wait for room now, or did when this was last
-        asked before the source was closed.
+        a collision.  ``running`` drive, park or jump now and ``pending`` wait for room, or did
+        when this was last asked before the source was closed.  ``dropped`` had waited too long
+        and were given up.
+
+        Raises
+        ------
+        ScenarioError
+            If a vehicle was lost: SUMO has other vehicles than have departed and not arrived.
         """
+        counts = self._counts
         with suppress(ScenarioError):
-            self._pending = self._link.pending()
-        names = ("loaded", "departed", "arrived", "teleports", "colliding")
-        return {**{name: self._counts[name] for name in names}, "pending": self._pending}
+            self._standing = self._link.standing()
+            counts["missing"] = counts["departed"] - counts["arrived"] - self._standing.running
+            counts["dropped"] = counts["loaded"] - counts["arrived"] - self._standing.known
+        if counts["missing"]:
+            raise ScenarioError(
+                f"{counts['departed']} vehicles departed and {counts['arrived']} arrived but SUMO "
+                f"has {self._standing.running} on the road; the traffic cannot be followed"
+            )
+        names = ("loaded", "departed", "arrived", "dropped", "teleports", "colliding")
+        return {
+            **{name: counts[name] for name in names},
+            "running": self._standing.running,
+            "pending": self._standing.pending,
+        }
 
     def close(self) -> None:
         """End SUMO; closing twice does no harm."""
@@ -166,6 +194,19 @@ class SumoSource:
 
     def _grid_time(self, steps: int) -> float:
         return round(self._begin + steps * self._step_length, 6)
+
+    def _watch_out(self, time: float, reading: Reading) -> None:
+        """Refuse to follow for ever a traffic in which nothing comes or goes any more."""
+        if reading.departed or reading.arrived or math.isfinite(self._end):
+            self._stirred = time
+        elif time - self._stirred >= _PATIENCE_SECONDS:
+            self._stirred = time
+            if waiting := self._link.standing().pending:
+                raise ScenarioError(
+                    f"{waiting} vehicles wait for room and none departed or arrived in the "
+                    f"{_PATIENCE_SECONDS:g} s before {time:g} s; set mobility.end, or "
+                    "max-depart-delay in the scenario"
+                )
 
     def _count(self, reading: Reading) -> None:
         self._counts["loaded"] += reading.loaded
@@ -215,9 +256,18 @@ def _density(scenario: Scenario, density: float | None) -> float | None:
     if density is not None:
         raise ConfigError(
             f"mobility.density is only for generated scenarios and {scenario.name!r} is not "
-            "one; leave it out, the scenario's own route files set the traffic"
+            "one; leave it out and set mobility.scale, a factor on the scenario's own traffic"
         )
     return None
+
+
+def _scale(scenario: Scenario, scale: float | None) -> float | None:
+    if scale is not None and scenario.generator is not None:
+        raise ConfigError(
+            f"mobility.scale is for scenarios with traffic of their own and {scenario.name!r} is "
+            "generated; set mobility.density instead, the seconds between departures"
+        )
+    return scale
 
 
 def _routes(scenario: Scenario, density: float | None, folder: Path) -> Path | None:
@@ -229,22 +279,3 @@ def _routes(scenario: Scenario, density: float | None, folder: Path) -> Path | N
         path = folder / "routes.rou.xml.gz"
         write_bytes(path, demand(scenario, density))
         return path
-
-
-def _circle(config: MobilityConfig, scenario: Scenario) -> Circle:
-    default = scenario.rsu
-    x, y, radius = config.rsu.x, config.rsu.y, config.rsu.radius
-    if x is None or y is None:
-        if default is None:
-            raise ConfigError(
-                f"{scenario.name!r} has no roadside unit of its own; set mobility.rsu.x and "
-                "mobility.rsu.y, in metres of its network"
-            )
-        x, y = default[:2]
-    if radius is None:
-        if default is None:
-            raise ConfigError(
-                f"{scenario.name!r} has no roadside unit of its own; set mobility.rsu.radius"
-            )
-        radius = default[2]
-    return Circle(x, y, radius, config.rsu.hysteresis)

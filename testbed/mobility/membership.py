@@ -1,17 +1,20 @@
-"""Who is a member: two rules that turn what SUMO reports into joins and leaves.
+"""Who is a member: rules that turn what SUMO reports into joins, leaves and distances.
 
-Both rules are pure bookkeeping over what one step reports, so that they are the same
-for every back end and can be tested on invented vehicles.
+The rules are pure bookkeeping over what one step reports, so that they are the same for
+every back end and can be tested on invented vehicles.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from math import hypot
 from typing import Protocol
 
-from testbed.mobility.events import MobilityEvent
+import numpy as np
+
+from testbed.mobility.events import MobilityEvent, Place
 
 Positions = Mapping[str, tuple[float, float]]
+
+_TOLERANCE = 1e-6  # seconds; times of steps are rounded to microseconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,20 +26,22 @@ class Circle:
     x, y : float
         Position in the network's coordinates, metres.
     radius : float
-        A vehicle joins at this distance or nearer, metres.
+        A vehicle is covered at this distance or nearer, metres.
     hysteresis : float
-        A member stays until it is beyond ``(1 + hysteresis) radius``, so that a vehicle
-        that stands on the border does not join and leave again and again.
+        A vehicle that it serves stays covered until it is beyond ``(1 + hysteresis) radius``,
+        so that one that stands on the border does not join and leave again and again.
+    name : str
     """
 
     x: float
     y: float
     radius: float
     hysteresis: float
+    name: str = "rsu"
 
     @property
     def reach(self) -> float:
-        """Distance beyond which a member leaves, metres."""
+        """Distance beyond which a served vehicle is covered no more, metres."""
         return self.radius * (1 + self.hysteresis)
 
 
@@ -44,9 +49,12 @@ class Rule(Protocol):
     """Membership after each step."""
 
     def update(
-        self, departed: Iterable[str], arrived: Iterable[str], positions: Positions
+        self, time: float, departed: Iterable[str], arrived: Collection[str], positions: Positions
     ) -> tuple[set[str], set[str]]:
         """Take in one step; return the vehicles that leave and those that join."""
+
+    def places(self) -> Mapping[str, Place]:
+        """Return where every member is; empty where distance does not matter."""
 
 
 class NetworkRule:
@@ -56,7 +64,7 @@ class NetworkRule:
         self._members: set[str] = set()
 
     def update(
-        self, departed: Iterable[str], arrived: Iterable[str], positions: Positions
+        self, time: float, departed: Iterable[str], arrived: Collection[str], positions: Positions
     ) -> tuple[set[str], set[str]]:
         """Take in one step; a vehicle that departs and arrives in it is not mentioned."""
         gone = set(arrived)
@@ -65,37 +73,136 @@ class NetworkRule:
         self._members = (self._members - leaves) | joins
         return leaves, joins
 
+    def places(self) -> Mapping[str, Place]:
+        """Return nothing: distance does not matter."""
+        return {}
 
-class RsuRule:
-    """A member is whoever is within reach of the roadside unit, with hysteresis."""
 
-    def __init__(self, circle: Circle) -> None:
-        self._circle = circle
-        self._members: set[str] = set()
+class CoverageRule:
+    """A member is whoever visits one of some areas, or the one of them that is followed.
+
+    Parameters
+    ----------
+    areas : sequence of Circle
+        At least one, of different names and the same hysteresis.
+    minimum_stay : float
+        A visit makes a member once it has lasted so many seconds.
+    grace : float
+        A visit outlives gaps of up to so many seconds, at its last known place.  Arrivals and
+        hand-overs to an area that is not followed end it at once.
+    follow : str, optional
+        The only area whose visitors are members; by default all areas are one domain.
+    """
+
+    def __init__(
+        self,
+        areas: Sequence[Circle],
+        minimum_stay: float = 0.0,
+        grace: float = 0.0,
+        follow: str | None = None,
+    ) -> None:
+        self._serving = Serving(areas)
+        self._minimum_stay, self._grace, self._follow = minimum_stay, grace, follow
+        self._visits: dict[str, Place] = {}
+        self._began: dict[str, float] = {}  # visits that have not made a member yet
+        self._missed: dict[str, float] = {}  # visitors out of sight, since when
 
     def update(
-        self, departed: Iterable[str], arrived: Iterable[str], positions: Positions
+        self, time: float, departed: Iterable[str], arrived: Collection[str], positions: Positions
     ) -> tuple[set[str], set[str]]:
-        """Take in one step; a member without a position has left.
+        """Take in one step.
 
-        Such a vehicle arrived, is out of reach, or is being teleported by SUMO.
+        A vehicle without a position arrived, is out of reach, or is being teleported by SUMO.
         """
-        members, circle = self._members, self._circle
-        centre_x, centre_y, near, far = circle.x, circle.y, circle.radius, circle.reach
-        inside = {
-            vehicle
-            for vehicle, (x, y) in positions.items()
-            if hypot(x - centre_x, y - centre_y) <= (far if vehicle in members else near)
+        seen = served = self._serving.update(positions)
+        if self._follow is not None:
+            seen = {name: place for name, place in served.items() if place.rsu == self._follow}
+        hidden = self._visits.keys() - seen.keys()
+        gone = {name for name in hidden if name in served or name in arrived} if hidden else hidden
+        self._missed = {name: self._missed.get(name, time) for name in hidden - gone}
+        over = gone | {
+            name
+            for name, since in self._missed.items()
+            if time - since >= self._grace - _TOLERANCE
         }
-        self._members = inside
-        return members - inside, inside - members
+        kept = {name: self._visits[name] for name in hidden - over}
+        self._missed = {name: self._missed[name] for name in kept}
+        leaves = over - self._began.keys()
+        for name in over - leaves:
+            del self._began[name]
+        self._began.update(dict.fromkeys(seen.keys() - self._visits.keys(), time))
+        joins = {
+            name
+            for name, since in self._began.items()
+            if name in seen and time - since >= self._minimum_stay - _TOLERANCE
+        }
+        for name in joins:
+            del self._began[name]
+        self._visits = {**kept, **seen} if kept else seen
+        return leaves, joins
+
+    def places(self) -> Mapping[str, Place]:
+        """Return where every member is, or was last seen."""
+        if not self._began:
+            return self._visits
+        return {name: place for name, place in self._visits.items() if name not in self._began}
 
 
-def as_events(time: float, leaves: set[str], joins: set[str]) -> tuple[MobilityEvent, ...]:
+class Serving:
+    """Which area serves each vehicle: the nearest that covers it, among equals the first by name.
+
+    A vehicle is handed over when its area covers it no more, or when its distance is more than
+    ``1 + hysteresis`` times that to another that covers it.
+
+    Parameters
+    ----------
+    areas : sequence of Circle
+    """
+
+    def __init__(self, areas: Sequence[Circle]) -> None:
+        areas = sorted(areas, key=lambda area: area.name)
+        self._names = [area.name for area in areas]
+        self._x, self._y, self._radius, self._reach = np.array(
+            [(area.x, area.y, area.radius, area.reach) for area in areas]
+        ).T
+        self._factor = 1 + areas[0].hysteresis
+        self._served: dict[str, int] = {}
+
+    def update(self, positions: Positions) -> dict[str, Place]:
+        """Return the places of the vehicles that are covered now."""
+        if not positions:
+            self._served = {}
+            return {}
+        vehicles = list(positions)
+        x, y = np.array(list(positions.values())).T
+        distance = np.hypot(x[:, None] - self._x, y[:, None] - self._y)
+        area = np.array([self._served.get(vehicle, -1) for vehicle in vehicles])
+        old = np.flatnonzero(area >= 0)
+        own = old, area[old]
+        covered = distance <= self._radius
+        covered[own] = distance[own] <= self._reach[own[1]]
+        # A served vehicle changes only to what is nearer by more than the hysteresis.
+        weighed = distance.copy()
+        weighed[own] /= self._factor
+        weighed[~covered] = np.inf
+        area = weighed.argmin(axis=1)
+        inside = np.flatnonzero(covered.any(axis=1))
+        area = area[inside]
+        metres = np.round(distance[inside, area], 2).tolist()
+        names = [vehicles[index] for index in inside]
+        indices = area.tolist()
+        self._served = dict(zip(names, indices, strict=True))
+        rsus = [self._names[index] for index in indices]
+        return dict(zip(names, map(Place, rsus, metres), strict=True))
+
+
+def as_events(
+    time: float, leaves: set[str], joins: set[str], rsu: str = ""
+) -> tuple[MobilityEvent, ...]:
     """Order the changes of one step: leaves before joins, each by vehicle id."""
     if not leaves and not joins:
         return ()
     return (
-        *(MobilityEvent(time, vehicle, "leave") for vehicle in sorted(leaves)),
-        *(MobilityEvent(time, vehicle, "join") for vehicle in sorted(joins)),
+        *(MobilityEvent(time, vehicle, "leave", rsu) for vehicle in sorted(leaves)),
+        *(MobilityEvent(time, vehicle, "join", rsu) for vehicle in sorted(joins)),
     )

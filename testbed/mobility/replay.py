@@ -1,58 +1,49 @@
-"""Membership events from a trace file."""
+"""Membership events from a trace, read from a file or made in memory."""
 
 from collections.abc import Iterator, Mapping
-from itertools import groupby
 from types import TracebackType
 from typing import Self
 
+import numpy as np
+
 from testbed.config.schema import MobilityConfig
 from testbed.errors import ConfigError, TraceError
-from testbed.mobility.events import MobilityEvent, Provenance, Step
+from testbed.mobility.columns import AT, Columns, group_starts
+from testbed.mobility.events import Provenance, Step
 from testbed.mobility.headless import fingerprint
-from testbed.mobility.trace import read_trace
+from testbed.mobility.trace import read_columns
 
 
-class TraceSource:
-    """A recorded trace, one `Step` for each distinct time.
+class Playback:
+    """A trace, one `Step` for each distinct time of an event or a place.
 
     Parameters
     ----------
-    config : MobilityConfig
-        ``trace`` names the file; ``warmup`` and ``end`` override what it was recorded with.
-
-    Raises
-    ------
-    ConfigError, TraceError
-        If the file is malformed, or ends before the warm-up does.
+    columns : Columns
+        The rows of the trace.
+    covered : float
+        Simulated seconds that they cover; the last step may be at this time itself.
+    warmup : float
+        Simulated second at which clients are counted.
+    end : float or None
+        Simulated second before which the steps stop, as live traffic does; None: all of them.
+    provenance : mapping
     """
 
-    def __init__(self, config: MobilityConfig) -> None:
-        if config.trace is None:
-            raise ConfigError("mobility.trace is not set; name the trace file to replay")
-        trace, recorded = read_trace(config.trace)
-        begin = _number(config, recorded, "begin")
-        length = _number(config, recorded, "warmup") if config.warmup is None else config.warmup
-        self._warmup = begin + length
-        # Live traffic stops before its end; what a trace holds at its own end is its last.
-        self._events = [
-            event for event in trace.events if config.end is None or event.time < config.end
-        ]
-        self._end = trace.end if config.end is None else min(config.end, trace.end)
-        if self._warmup > self._end:
-            raise ConfigError(
-                f"the warm-up ends at {self._warmup:g} s but {config.trace} at {self._end:g} s; "
-                "lower mobility.warmup"
-            )
-        self._taken = 0
-        self._provenance: Provenance = {
-            **recorded,
-            "source": "trace",
-            "trace": config.trace.name,
-            "trace_fingerprint": fingerprint([config.trace]),
-            "begin": begin,
-            "warmup": length,
-            "end": self._end,
-        }
+    def __init__(
+        self,
+        columns: Columns,
+        covered: float,
+        warmup: float,
+        end: float | None,
+        provenance: Provenance,
+    ) -> None:
+        self._columns = columns if end is None else columns.before(end)
+        self._end = covered if end is None else min(end, covered)
+        self._warmup = warmup
+        self._provenance: Provenance = {**provenance, "end": self._end}
+        self._starts = [*group_starts(self._columns.time).tolist(), len(self._columns.time)]
+        self._taken = self._events = 0
 
     @property
     def warmup(self) -> float:
@@ -71,18 +62,21 @@ class TraceSource:
 
     def steps(self) -> Iterator[Step]:
         """Yield what is still to come, one step for each distinct time."""
-        rest = self._events[self._taken :]
-        for time, group in groupby(rest, key=lambda event: event.time):
-            events: tuple[MobilityEvent, ...] = tuple(group)
-            self._taken += len(events)
-            yield Step(time, events)
+        columns = self._columns
+        while self._taken < len(self._starts) - 1:
+            rows = slice(*self._starts[self._taken : self._taken + 2])
+            self._taken += 1
+            events = columns.events(rows)
+            self._events += len(events)
+            yield Step(float(columns.time[rows.start]), events, columns.places(rows))
 
     def counts(self) -> Mapping[str, int]:
         """Return how many events were read so far, and how many there are."""
-        return {"events": self._taken, "events_in_trace": len(self._events)}
+        total = int(np.count_nonzero(self._columns.kind != AT))
+        return {"events": self._events, "events_in_trace": total}
 
     def close(self) -> None:
-        """Do nothing: the file was closed when it had been read."""
+        """Do nothing: a file was closed when it had been read."""
 
     def __enter__(self) -> Self:
         """Return the source itself."""
@@ -95,6 +89,47 @@ class TraceSource:
         traceback: TracebackType | None,
     ) -> None:
         """Do nothing."""
+
+
+class TraceSource(Playback):
+    """A recorded trace.
+
+    Parameters
+    ----------
+    config : MobilityConfig
+        ``trace`` names the file; ``warmup`` and ``end`` override what it was recorded with.
+
+    Raises
+    ------
+    ConfigError, TraceError
+        If the file is malformed, or ends before the warm-up does.
+    """
+
+    def __init__(self, config: MobilityConfig) -> None:
+        if config.trace is None:
+            raise ConfigError("mobility.trace is not set; name the trace file to replay")
+        columns, recorded, covered = read_columns(config.trace)
+        begin = _number(config, recorded, "begin")
+        length = _number(config, recorded, "warmup") if config.warmup is None else config.warmup
+        super().__init__(
+            columns,
+            covered,
+            begin + length,
+            config.end,
+            {
+                **recorded,
+                "source": "trace",
+                "trace": config.trace.name,
+                "trace_fingerprint": fingerprint([config.trace]),
+                "begin": begin,
+                "warmup": length,
+            },
+        )
+        if self.warmup > self.end:
+            raise ConfigError(
+                f"the warm-up ends at {self.warmup:g} s but {config.trace} at {self.end:g} s; "
+                "lower mobility.warmup"
+            )
 
 
 def _number(config: MobilityConfig, recorded: Provenance, key: str) -> float:

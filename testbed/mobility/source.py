@@ -5,13 +5,13 @@ from testbed.mobility.events import MobilitySource
 
 
 def open_source(config: MobilityConfig, seed: int) -> MobilitySource:
-    """Open live traffic or a recorded trace.
+    """Open live traffic, a recorded trace, or traffic drawn at random.
 
     Parameters
     ----------
     config : MobilityConfig
     seed : int
-        SUMO's seed; a trace needs none.
+        Of SUMO, or of the draws; a trace needs none.
 
     Returns
     -------
@@ -27,6 +27,10 @@ def open_source(config: MobilityConfig, seed: int) -> MobilitySource:
         from testbed.mobility.replay import TraceSource
 
         return TraceSource(config)
+    if config.source == "generated":
+        from testbed.mobility.generator import GeneratedSource
+
+        return GeneratedSource(config, seed)
     from testbed.mobility.live import SumoSource
 
     return SumoSource(config, seed)

@@ -1,25 +1,40 @@
 """Trace files: the membership events of a run, to be replayed without SUMO.
 
-CSV has the columns ``time,vehicle,kind`` under a header of ``# key: value`` lines, one of
-them ``end``; Parquet has the same columns and keeps the header in its metadata.  Times
-are written with the fewest digits that read back to the same number.
+CSV has the columns ``time,vehicle,kind``, or ``time,vehicle,kind,rsu,distance`` where places
+are known, under a header of ``# key: value`` lines, one of them ``end``; Parquet has the
+same columns and keeps the header in its metadata.  Numbers are written with the fewest
+digits that read back to the same number.
 """
 
 import csv
 import io
 import json
 import math
-import unicodedata
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from testbed import files
 from testbed.errors import TraceError
-from testbed.mobility.events import MobilityEvent, Provenance, Trace, check_order
+from testbed.mobility.columns import (
+    AT,
+    KINDS,
+    Codes,
+    Columns,
+    Numbers,
+    check,
+    columns_of,
+    encoded,
+)
+from testbed.mobility.events import Provenance, Trace, check_order
 
-COLUMNS = ("time", "vehicle", "kind")
+PLAIN = ("time", "vehicle", "kind")
+LOCATED = (*PLAIN, "rsu", "distance")
 _METADATA = b"testbed.trace"
+# How the content of other files begins, and what they are called.
+_MAGIC = {b"PAR1": (".parquet",), b"\x1f\x8b": (".gz",), b"<": (".xml",)}
 
 
 def write_trace(path: Path, trace: Trace, provenance: Provenance) -> None:
@@ -40,14 +55,16 @@ def write_trace(path: Path, trace: Trace, provenance: Provenance) -> None:
         If the file cannot be written.
     """
     check_order(trace.events)
-    header = {**provenance, "end": trace.end}
-    earliest = _earliest(header)
-    for number, event in enumerate(trace.events, 1):
-        _check(f"event {number}", event, earliest)
+    write_columns(path, columns_of(trace), {**provenance, "end": trace.end})
+
+
+def write_columns(path: Path, columns: Columns, header: Provenance) -> None:
+    """Write rows with their complete header, ``end`` included; raises as `write_trace`."""
+    check(columns, lambda row: f"event {row + 1}", _earliest(header), None)
     if path.suffix == ".parquet":
-        files.write_bytes(path, _parquet(trace.events, header))
+        files.write_bytes(path, _parquet(columns, header))
     else:
-        files.write_text(path, _csv(trace.events, header))
+        files.write_text(path, _csv(columns, header))
 
 
 def read_trace(path: Path) -> tuple[Trace, Provenance]:
@@ -61,85 +78,184 @@ def read_trace(path: Path) -> tuple[Trace, Provenance]:
         If the file is missing, malformed, or not a possible history; names the file and
         the line.
     """
+    columns, header, end = read_columns(path)
+    return columns.trace(end), header
+
+
+def read_columns(path: Path) -> tuple[Columns, Provenance, float]:
+    """Read a trace as columns, its header, and its end; raises as `read_trace`."""
     try:
-        if path.suffix == ".parquet":
-            return _read_parquet(path)
-        return _read_csv(path)
+        refuse_disguise(path)
+        where, columns, header = (_read_parquet if path.suffix == ".parquet" else _read_csv)(path)
     except OSError as error:
         raise TraceError(f"cannot read {path}: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
         raise TraceError(f"{path} is not a text file in UTF-8; write it again") from error
+    step = header.get("step_length")
+    check(columns, where, _earliest(header), step if isinstance(step, int | float) else None)
+    return columns, header, _end(path, header, columns)
 
 
-def _csv(events: Sequence[MobilityEvent], header: Provenance) -> str:
+def refuse_disguise(path: Path) -> None:
+    """Refuse a file whose content is of another kind than its name says.
+
+    Raises
+    ------
+    TraceError
+    OSError
+        If it cannot be opened.
+    """
+    with path.open("rb") as stream:
+        begin = stream.read(8)
+    for magic, suffixes in _MAGIC.items():
+        if begin.removeprefix(b"\xef\xbb\xbf").startswith(magic) != (path.suffix in suffixes):
+            holds = "holds" if path.suffix not in suffixes else "does not hold"
+            if not begin and path.suffix in suffixes:
+                raise TraceError(f"{path} is empty; write it again")
+            raise TraceError(
+                f"{path} {holds} what a *{suffixes[0]} file begins with; rename it or write it "
+                "again"
+            )
+
+
+def parse_header(lines: Iterable[str]) -> dict[str, Any]:
+    """Read ``# key: value`` lines; a value that is not JSON is text."""
+    header: dict[str, Any] = {}
+    for line in lines:
+        key, _, value = line.removeprefix("#").partition(":")
+        header[key.strip()] = _value(value.strip())
+    return header
+
+
+def _csv(columns: Columns, header: Provenance) -> str:
     text = io.StringIO()
     for key in sorted(header):
         text.write(f"# {key}: {json.dumps(header[key])}\n")
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(COLUMNS)
-    writer.writerows((repr(event.time), event.vehicle, event.kind) for event in events)
+    time, vehicle, kind = _texts(columns)
+    if columns.located:
+        writer.writerow(LOCATED)
+        rsu = [columns.rsus[code] for code in columns.rsu.tolist()]
+        metres = ["" if math.isnan(m) else repr(m) for m in columns.metres.tolist()]
+        writer.writerows(zip(time, vehicle, kind, rsu, metres, strict=True))
+    else:
+        writer.writerow(PLAIN)
+        writer.writerows(zip(time, vehicle, kind, strict=True))
     return text.getvalue()
 
 
-def _read_csv(path: Path) -> tuple[Trace, Provenance]:
+def _texts(columns: Columns) -> tuple[list[str], list[str], list[str]]:
+    return (
+        [repr(time) for time in columns.time.tolist()],
+        [columns.vehicles[code] for code in columns.vehicle.tolist()],
+        [KINDS[code] for code in columns.kind.tolist()],
+    )
+
+
+Read = tuple[Callable[[int], str], Columns, dict[str, Any]]
+
+
+def _read_csv(path: Path) -> Read:
     lines = path.read_text(encoding="utf-8-sig").split("\n")
     at = next((n for n, line in enumerate(lines) if not line.startswith("#")), len(lines) - 1)
-    header: dict[str, Any] = {}
-    for line in lines[:at]:
-        key, _, value = line.removeprefix("#").partition(":")
-        header[key.strip()] = _value(value.strip())
-    names = lines[at].strip()
-    if tuple(names.split(",")) != COLUMNS:
+    header = parse_header(lines[:at])
+    names = tuple(lines[at].strip().split(","))
+    if names not in (PLAIN, LOCATED):
         raise TraceError(
-            f"{path} line {at + 1} should be {','.join(COLUMNS)!r}, separated by commas, "
-            f"not {names!r}"
+            f"{path} line {at + 1} should be {','.join(PLAIN)!r}, separated by commas, or "
+            f"{','.join(LOCATED)!r}, not {lines[at].strip()!r}"
         )
     if lines[-1]:
         raise TraceError(
             f"{path} line {len(lines)} has no end of line: the file was cut off; "
             "copy or record it again"
         )
-    first = at + 2
+
+    def where(row: int) -> str:
+        return f"{path} line {at + 2 + row}"
+
+    width = len(names)
+    fields: list[str] = []
     reader = csv.reader(lines[at + 1 : -1])
-    earliest = _earliest(header)
     try:
-        events = tuple(
-            _event(f"{path} line {number}", row, earliest)
-            for number, row in enumerate(reader, start=first)
-        )
+        for row in reader:
+            if len(row) != width:
+                raise TraceError(
+                    f"{where(len(fields) // width)} has {len(row)} fields; "
+                    f"write {','.join(names)!r}"
+                )
+            fields += row
     except csv.Error as error:
         raise TraceError(f"{path} line {at + 1 + reader.line_num}: {error}") from error
-    check_order(events, f"{path} line", first)
-    return Trace(events, _end(path, header, events)), header
+    return where, from_texts([fields[column::width] for column in range(width)], where), header
 
 
-def _event(where: str, row: Sequence[Any], earliest: float) -> MobilityEvent:
-    if len(row) != len(COLUMNS):
-        raise TraceError(f"{where} has {len(row)} fields; write {','.join(COLUMNS)!r}")
-    time, vehicle, kind = row
+def from_texts(texts: Sequence[Sequence[str]], where: Callable[[int], str]) -> Columns:
+    """Turn three or five columns of text into rows, not yet checked as a history.
+
+    Raises
+    ------
+    TraceError
+        If a number or a kind is none.
+    """
+    time, vehicle, kind = texts[:3]
+    located = len(texts) > len(PLAIN)
+    rsu, metres = texts[3:] if located else (("",) * len(time),) * 2
+    times = _numbers("time", "seconds", time, where)
+    known = KINDS if located else KINDS[:AT]
+    codes = {name: code for code, name in enumerate(known)}
     try:
-        seconds = float(time)
-    except (TypeError, ValueError):
-        seconds = math.nan
-    if not math.isfinite(seconds):
-        raise TraceError(f"{where}: time {time!r} is not a number of seconds")
-    if kind not in ("join", "leave"):
-        raise TraceError(f"{where}: kind {kind!r} is neither 'join' nor 'leave'")
-    if not vehicle:
-        raise TraceError(f"{where}: the vehicle has no name")
-    event = MobilityEvent(seconds, str(vehicle), kind)
-    _check(where, event, earliest)
-    return event
+        kinds = [codes[name] for name in kind]
+    except KeyError:
+        row = next(n for n, name in enumerate(kind) if name not in codes)
+        wanted = " nor ".join(map(repr, known))
+        raise TraceError(f"{where(row)}: kind {kind[row]!r} is neither {wanted}") from None
+    vehicles, names = encoded(vehicle)
+    areas, rsus = encoded(rsu)
+    return Columns(
+        times,
+        vehicles,
+        np.array(kinds, np.int64),
+        areas,
+        _numbers("distance", "metres", metres, where, optional=True),
+        names,
+        rsus,
+    )
 
 
-def _check(where: str, event: MobilityEvent, earliest: float) -> None:
-    if not event.time >= earliest:
-        raise TraceError(
-            f"{where}: time {event.time:g} is before {earliest:g}; a clock that starts below "
-            "zero needs '# begin: SECONDS' in the header"
-        )
-    if any(unicodedata.category(character) == "Cc" for character in event.vehicle):
-        raise TraceError(f"{where}: the vehicle's name {event.vehicle!r} has control characters")
+def _numbers(
+    what: str,
+    unit: str,
+    texts: Sequence[str],
+    where: Callable[[int], str],
+    optional: bool = False,
+) -> Numbers:
+    """Turn texts into finite numbers; where `optional`, nothing into NaN."""
+    absent = np.array([optional and not text for text in texts], bool)
+    numbers = np.array([_number(text) for text in texts], float)
+    bad = ~np.isfinite(numbers) & ~absent
+    if bad.any():
+        row = int(bad.argmax())
+        raise TraceError(f"{where(row)}: {what} {texts[row]!r} is not a number of {unit}")
+    return numbers
+
+
+def seconds(text: str, where: str) -> float:
+    """Return a time that a file names; `where` it stands is for the message.
+
+    Raises
+    ------
+    TraceError
+        If it is no finite number.
+    """
+    return float(_numbers("time", "seconds", [text], lambda _: where)[0])
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
 
 
 def _earliest(header: Provenance) -> float:
@@ -155,51 +271,95 @@ def _value(text: str) -> Any:
         return text
 
 
-def _end(path: Path, header: Provenance, events: Sequence[MobilityEvent]) -> float:
-    latest = events[-1].time if events else 0.0
-    end = header.get("end")
-    if end is None:
-        return latest
+def _end(path: Path, header: Provenance, columns: Columns) -> float:
+    latest = float(columns.time[-1]) if len(columns.time) else 0.0
+    end = header.get("end", latest)
     if not isinstance(end, int | float) or not end >= latest:
         raise TraceError(
             f"{path}: the header's end {end!r} should be a number of seconds not before the "
-            f"last event, at {latest:g}"
+            f"last row, at {latest:g}"
         )
     return float(end)
 
 
-def _parquet(events: Sequence[MobilityEvent], header: Provenance) -> bytes:
+def _parquet(columns: Columns, header: Provenance) -> bytes:
     import pyarrow
     import pyarrow.parquet
 
-    schema = pyarrow.schema(
-        [("time", pyarrow.float64()), ("vehicle", pyarrow.string()), ("kind", pyarrow.string())],
-        metadata={_METADATA: json.dumps(header, sort_keys=True)},
+    def words(codes: Any, names: Sequence[str]) -> Any:
+        coded = pyarrow.DictionaryArray.from_arrays(codes, pyarrow.array(names, pyarrow.string()))
+        return coded.dictionary_decode()
+
+    found = {
+        "time": pyarrow.array(columns.time),
+        "vehicle": words(columns.vehicle, columns.vehicles),
+        "kind": words(columns.kind, KINDS),
+    }
+    if columns.located:
+        found["rsu"] = words(columns.rsu, columns.rsus)
+        found["distance"] = pyarrow.array(columns.metres, from_pandas=True)
+    table = pyarrow.table(found).replace_schema_metadata(
+        {_METADATA: json.dumps(header, sort_keys=True)}
     )
-    columns = {name: [getattr(event, name) for event in events] for name in COLUMNS}
     sink = pyarrow.BufferOutputStream()
-    pyarrow.parquet.write_table(pyarrow.table(columns, schema=schema), sink)
+    pyarrow.parquet.write_table(table, sink)
     content: bytes = sink.getvalue().to_pybytes()
     return content
 
 
-def _read_parquet(path: Path) -> tuple[Trace, Provenance]:
+def _read_parquet(path: Path) -> Read:
     import pyarrow
     import pyarrow.parquet
+
+    def where(row: int) -> str:
+        return f"{path} row {row + 1}"
 
     try:
         table = pyarrow.parquet.read_table(pyarrow.BufferReader(path.read_bytes()))
     except pyarrow.ArrowInvalid as error:
         raise TraceError(f"{path} is not a whole Parquet file: {error}") from error
-    if tuple(table.column_names) != COLUMNS:
+    names = tuple(table.column_names)
+    if names not in (PLAIN, LOCATED):
         raise TraceError(
-            f"{path} has the columns {','.join(table.column_names)!r}; write {','.join(COLUMNS)!r}"
+            f"{path} has the columns {','.join(names)!r}; write {','.join(PLAIN)!r} or "
+            f"{','.join(LOCATED)!r}"
         )
     header = json.loads((table.schema.metadata or {}).get(_METADATA, b"{}"))
-    rows = zip(*(table.column(name).to_pylist() for name in COLUMNS), strict=True)
-    earliest = _earliest(header)
-    events = tuple(
-        _event(f"{path} row {number}", row, earliest) for number, row in enumerate(rows, 1)
+    for name in names:
+        kind = "double" if name in ("time", "distance") else "string"
+        try:
+            table = table.set_column(names.index(name), name, table.column(name).cast(kind))
+        except (pyarrow.ArrowInvalid, pyarrow.ArrowNotImplementedError) as error:
+            found = table.column(name).type
+            raise TraceError(f"{path}: the column {name!r} holds {found}, not {kind}") from error
+    kinds, kind_names = _coded(table.column("kind"))
+    codes = {name: code for code, name in enumerate(KINDS)}
+    unknown = [code for code, name in enumerate(kind_names) if name not in codes]
+    if unknown:
+        row = int(np.isin(kinds, unknown).argmax())
+        raise TraceError(
+            f"{where(row)}: kind {kind_names[kinds[row]]!r} is neither 'join' nor 'leave' nor 'at'"
+        )
+    rows = len(kinds)
+    located = len(names) > len(PLAIN)
+    rsu, rsus = _coded(table.column("rsu")) if located else (np.zeros(rows, np.int64), ("",))
+    metres = table.column("distance").to_numpy() if located else np.full(rows, np.nan)
+    number = np.array([codes[name] for name in kind_names], np.int64)
+    vehicle, vehicles = _coded(table.column("vehicle"))
+    columns = Columns(
+        table.column("time").to_numpy(),
+        vehicle,
+        number[kinds] if rows else kinds,
+        rsu,
+        metres,
+        vehicles,
+        rsus,
     )
-    check_order(events, f"{path} row")
-    return Trace(events, _end(path, header, events)), header
+    return where, columns, header
+
+
+def _coded(column: Any) -> tuple[Codes, tuple[str, ...]]:
+    """Return texts as numbers and the texts by number; a missing one is empty."""
+    coded = column.combine_chunks().fill_null("").dictionary_encode()
+    codes: Codes = coded.indices.to_numpy().astype(np.int64)
+    return codes, tuple(coded.dictionary.to_pylist())

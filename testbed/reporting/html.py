@@ -9,6 +9,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from testbed.experiments.rundir import Run
 from testbed.ledger import TARIFFS
+from testbed.reporting import contact
 from testbed.reporting.comparison import by_method, load, manifest_value
 from testbed.reporting.figures import FIGURES
 from testbed.reporting.names import label
@@ -89,6 +90,9 @@ def to_html(runs: Sequence[Run]) -> str:
         costs=("time", *(f"bytes ({name})" for name in TARIFFS)),
         lines=[_line(summary) for summary in summaries],
         note=note(summaries),
+        contact_header=contact.HEADER,
+        contact_lines=list(map(contact.cells, contact.summarise_contact(runs))),
+        contact_note=contact.NOTE,
         figures=[
             (
                 name,
@@ -116,12 +120,10 @@ def setting(run: Run) -> str:
     spread = (
         "evenly" if of("data", "partition") == "iid" else f"Dirichlet α = {of('data', 'alpha')}"
     )
-    live = of("mobility", "source") == "sumo"
-    traffic = (
-        f"SUMO scenario {of('mobility', 'scenario')}"
-        if live
-        else f"trace {Path(str(of('mobility', 'trace'))).name}"
-    )
+    traffic = {
+        "sumo": f"SUMO scenario {of('mobility', 'scenario')}",
+        "trace": f"trace {Path(str(of('mobility', 'trace'))).name}",
+    }.get(of("mobility", "source"), "traffic drawn at random")
     handled = "one by one" if of("editing", "handling") == "sequential" else "in batches"
     return (
         f"{of('data', 'name')} spread over {of('clients', 'pool')} partitions ({spread}); "

@@ -9,7 +9,9 @@ from statistics import fmean, stdev
 
 from testbed.experiments.rundir import Run
 from testbed.ledger import TARIFFS, Totals, totals
+from testbed.reporting import contact
 from testbed.reporting.comparison import by_method, column, load, requests
+from testbed.reporting.contact import Waiting, summarise_contact
 from testbed.reporting.names import label
 from testbed.reporting.output import save
 from testbed.reporting.units import bytes_text, count_text, saving_text, time_text
@@ -187,8 +189,16 @@ def to_markdown(summaries: Sequence[Summary]) -> str:
     return f"{table}\n\n{note(summaries)}\n"
 
 
-def to_csv(summaries: Sequence[Summary]) -> str:
-    """Return the summary as CSV with full precision; a missing value is empty."""
+def to_csv(summaries: Sequence[Summary], waiting: Sequence[Waiting] = ()) -> str:
+    """Return the summary as CSV with full precision; a missing value is empty.
+
+    Parameters
+    ----------
+    summaries : sequence of Summary
+    waiting : sequence of Waiting
+        Of the same methods in the same order; their figures follow those of the summary.
+    """
+    further = [contact.columns(one) for one in waiting] or [{} for _ in summaries]
     stream = StringIO()
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow(
@@ -205,9 +215,10 @@ def to_csv(summaries: Sequence[Summary]) -> str:
             *(f"bytes_{name}" for name in TARIFFS),
             *(f"bytes_{name}_saved_percent" for name in TARIFFS),
             "flagged",
+            *(further[0] if further else ()),
         )
     )
-    for s in summaries:
+    for s, figures in zip(summaries, further, strict=True):
         writer.writerow(
             (
                 s.method,
@@ -222,6 +233,7 @@ def to_csv(summaries: Sequence[Summary]) -> str:
                 *(s.bytes[name] for name in TARIFFS),
                 *(s.bytes_saved[name] for name in TARIFFS),
                 s.flagged,
+                *figures.values(),
             )
         )
     return stream.getvalue()
@@ -235,8 +247,10 @@ def write_summary(folder: Path) -> tuple[Path, Path]:
     ResultsError
         If there are no comparable runs below it, or it cannot be written.
     """
-    summaries = summarise(load(folder))
+    runs = load(folder)
+    summaries, waiting = summarise(runs), summarise_contact(runs)
+    text = f"{to_markdown(summaries)}\n{contact.to_markdown(waiting)}"
     return (
-        save(folder, "summary.csv", to_csv(summaries).encode()),
-        save(folder, "summary.md", to_markdown(summaries).encode()),
+        save(folder, "summary.csv", to_csv(summaries, waiting).encode()),
+        save(folder, "summary.md", text.encode()),
     )

@@ -25,7 +25,7 @@ class Step:
     measured : float or None
         Wall-clock seconds of the real computation.
     reused : bool
-    result : {"ok", "unusable", "unconverged"}
+    result : {"ok", "unusable", "lost", "unconverged"}
     """
 
     vehicle: str

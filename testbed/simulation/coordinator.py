@@ -1,7 +1,7 @@
 """The coordinator as a SimPy process: a queue of edit requests, handled in order."""
 
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
@@ -26,11 +26,10 @@ from testbed.simulation.billing import Account, Step
 from testbed.simulation.clock import seconds
 from testbed.simulation.costs import Costs
 from testbed.simulation.fleet import EditRequest
+from testbed.simulation.jobs import Assignment, Events, Jobs
 from testbed.simulation.metric import Metric
-from testbed.simulation.vehicle import compute, serve, transfer
 
 Steps = list[Step]
-Events = Generator[simpy.Event, Any, Any]
 Upload = TypeVar("Upload")
 
 
@@ -65,6 +64,8 @@ class Coordinator:
     task : Task
     executor : Executor
     costs : Costs
+    jobs : Jobs
+        The clients' work.
     account : Account
     method : Method
     projection : Projection
@@ -88,6 +89,7 @@ class Coordinator:
     task: Task
     executor: Executor
     costs: Costs
+    jobs: Jobs
     account: Account
     method: Method
     projection: Projection
@@ -157,7 +159,7 @@ class Coordinator:
         # Work whose result was refused does not make a new model.
         triggered = self.state is None or state.fused is not self.state.fused
         self.state = state
-        yield from self._release(steps, len(state.population), triggered)
+        yield from self._release(steps, state.population, triggered)
         if triggered:
             self._score = self._evaluate(state.fused.model, steps)
         rows = self.account.rows(
@@ -188,21 +190,28 @@ class Coordinator:
             raise EditError(f"{error}{self._refused(known)}") from error
 
     def _refused(self, known: int = 0) -> str:
-        """Name the first refusal after the `known` ones, to end the line of an error."""
+        """Say who left with work in hand and name the first refusal after the `known` ones.
+
+        It ends the line of an error.
+        """
+        lost = self.jobs.lost
+        text = f"; {lost} sampled clients left before they delivered" if lost else ""
         if len(self.refusals) == known:
-            return ""
+            return text
         first = self.refusals[known]
         return (
-            f"; {len(self.refusals) - known} uploads were refused, the first of vehicle "
+            f"{text}; {len(self.refusals) - known} uploads were refused, the first of vehicle "
             f"{first.client.vehicle}: {first.reason}; if training diverged, lower learning.lr"
         )
 
     def _usable(
-        self, uploads: Mapping[Client, Upload | Unusable], number: int
+        self, uploads: Mapping[Client, Upload | Unusable], lost: Collection[Client], number: int
     ) -> dict[Client, Upload]:
-        """Return the uploads that can be used, and write down whose the others are."""
+        """Return the uploads that came and can be used; write down whose are refused."""
         usable: dict[Client, Upload] = {}
         for client, upload in uploads.items():
+            if client in lost:
+                continue
             if isinstance(upload, Unusable):
                 self.refusals.append(Refusal(number, client, upload.reason, upload.phase))
             else:
@@ -214,23 +223,21 @@ class Coordinator:
             case Train(clients):
                 trained = self.executor.train([client.partition for client in clients])
                 sent = [accept(one.contribution, self._inspect) for one in trained]
-                yield self.env.all_of(
-                    [
-                        self._train_job(client, one.train_s, one.fisher_s, steps, _useless(upload))
-                        for client, one, upload in zip(clients, trained, sent, strict=True)
-                    ]
-                )
-                return self._usable(dict(zip(clients, sent, strict=True)), number)
+                wanted = [
+                    self._training(client, one.train_s, one.fisher_s, _useless(upload))
+                    for client, one, upload in zip(clients, trained, sent, strict=True)
+                ]
+                lost = yield from self.jobs.work_on(wanted, steps)
+                return self._usable(dict(zip(clients, sent, strict=True)), lost, number)
             case Tune(clients, model):
                 tuned = self.executor.tune([client.partition for client in clients], model)
                 models = [accept(one.model, self._inspect_model) for one in tuned]
-                yield self.env.all_of(
-                    [
-                        self._tune_job(client, one.train_s, steps, _useless(upload))
-                        for client, one, upload in zip(clients, tuned, models, strict=True)
-                    ]
-                )
-                return self._usable(dict(zip(clients, models, strict=True)), number)
+                wanted = [
+                    self._tuning(client, one.train_s, _useless(upload))
+                    for client, one, upload in zip(clients, tuned, models, strict=True)
+                ]
+                lost = yield from self.jobs.work_on(wanted, steps)
+                return self._usable(dict(zip(clients, models, strict=True)), lost, number)
             case Fuse(contributions):
                 begin = time.perf_counter()
                 fused = fuse(contributions, blocks(self.task.model), self.projection)
@@ -238,8 +245,10 @@ class Coordinator:
                 micros = self.costs.solve(len(contributions), took)
                 met = all(solve.converged for solve in fused.solves.values())
                 result: Result = "ok" if met else "unconverged"
-                yield from compute(
-                    self.env, COORDINATOR, "solve", steps, micros, took, result=result
+                start = int(self.env.now)
+                yield self.env.timeout(micros)
+                steps.append(
+                    Step(COORDINATOR, "solve", start, start + micros, measured=took, result=result)
                 )
                 return fused
 
@@ -250,51 +259,34 @@ class Coordinator:
     def _inspect_model(self, sent: Model) -> str | None:
         return inspect_model(sent, self.task.initial)
 
-    def _train_job(
-        self,
-        client: Client,
-        train_s: float,
-        fisher_s: float,
-        steps: Steps,
-        useless: Phase | None,
-    ) -> simpy.Process:
-        part = client.partition
-        work: list[tuple[Phase, int, float]] = [
-            ("train", self.costs.train(part, train_s), train_s),
-            ("fisher", self.costs.inform(part, fisher_s), fisher_s),
-        ]
-        reused = part in self._made
-        self._made.add(part)
-        upload = self.costs.contribution_bytes
-        return self.env.process(
-            serve(self.env, self.costs, client.vehicle, work, upload, steps, reused, useless)
+    def _training(
+        self, client: Client, train_s: float, fisher_s: float, useless: Phase | None
+    ) -> Assignment:
+        """Ask for a contribution; a prepared one was made on an earlier visit and is only sent."""
+        stages = self.costs.contribution(client, train_s, fisher_s)
+        reused = client.partition in self._made
+        self._made.add(client.partition)
+        return Assignment(client, stages, reused, useless)
+
+    def _tuning(self, client: Client, train_s: float, useless: Phase | None) -> Assignment:
+        """Ask for a model made from the present one, which nobody could prepare or keep."""
+        return Assignment(
+            client, self.costs.tuning(client, train_s), useless=useless, repeatable=False
         )
 
-    def _tune_job(
-        self, client: Client, train_s: float, steps: Steps, useless: Phase | None
-    ) -> simpy.Process:
-        work: list[tuple[Phase, int, float]] = [
-            ("train", self.costs.train(client.partition, train_s), train_s)
-        ]
-        upload = self.costs.model_bytes
-        return self.env.process(
-            serve(self.env, self.costs, client.vehicle, work, upload, steps, False, useless)
-        )
-
-    def _release(self, steps: Steps, population: int, triggered: bool) -> Events:
-        """Send the model to every active client, at once and each over its own link.
+    def _release(self, steps: Steps, population: Sequence[Client], triggered: bool) -> Events:
+        """Send the model to every active client, see `Air.broadcast`.
 
         An unchanged model need not be sent; its row takes no time and lets tariffs that
         broadcast at every request charge its bytes.
         """
-        size = self.costs.model_bytes
+        size, start = self.costs.model_bytes, int(self.env.now)
         if triggered:
-            sent: Steps = []
-            yield from transfer(self.env, self.costs, EVERYONE, "broadcast", sent, down=size)
-            start, end = sent[0].start, sent[0].end
-        else:
-            start = end = int(self.env.now)
-        steps.append(Step(EVERYONE, "broadcast", start, end, network=True, down=size * population))
+            vehicles = [client.vehicle for client in population]
+            yield self.env.timeout(self.jobs.air.broadcast(vehicles, size))
+        end = int(self.env.now)
+        down = size * len(population)
+        steps.append(Step(EVERYONE, "broadcast", start, end, network=True, down=down))
 
     def _evaluate(self, model: Model, steps: Steps) -> Score:
         """Score the released model; the experimenter's work, billed with no time."""

@@ -62,6 +62,10 @@ class Fleet:
         """Current clients, sorted."""
         return tuple(sorted(self._clients.values()))
 
+    def holds(self, client: Client) -> bool:
+        """Whether a client is one at this moment."""
+        return self._clients.get(client.vehicle) == client
+
     def start(self, initial: int | None) -> tuple[Client, ...]:
         """Give partitions to those present: the initial population.
 

@@ -15,14 +15,18 @@ from testbed.fusion.fsosa import Projection
 from testbed.learning.blocks import State
 from testbed.learning.client import Task
 from testbed.ledger import TARIFFS, LedgerRow
-from testbed.mobility import MobilityEvent, MobilitySource, Trace
+from testbed.mobility import MobilityEvent, MobilitySource, Sighting, Step, Trace
+from testbed.simulation.air import Air
 from testbed.simulation.billing import Account
 from testbed.simulation.clock import Moment, micros, seconds
+from testbed.simulation.contact import Contact, contact
 from testbed.simulation.coordinator import Coordinator, Refusal
 from testbed.simulation.costs import costs
 from testbed.simulation.fleet import Fleet
+from testbed.simulation.jobs import Jobs
 from testbed.simulation.metric import Metric
 from testbed.simulation.progress import Observer, Progress, ignore
+from testbed.simulation.proxy import Proxy
 
 _REPORT_EVERY = 10.0
 
@@ -38,11 +42,13 @@ class Outcome:
     model : mapping of str to Tensor
         The model released last.
     trace : Trace
-        The membership events that were used, before participation.
+        The membership events that were used, before participation, and where members were.
     population_initial, subset_size : int
         M0 and P; M0 counts clients whose first contribution was refused.
     counts : mapping of str to int
         Of the traffic, of the fleet and of the coordinator.
+    contact : Contact
+        Whether contact times sufficed and how long requests waited.
     warnings : tuple of str
         Assumptions that did not hold and clients whose work could not be used, one sentence each.
     """
@@ -54,6 +60,7 @@ class Outcome:
     population_initial: int
     subset_size: int
     counts: Mapping[str, int]
+    contact: Contact
     warnings: tuple[str, ...]
 
 
@@ -68,11 +75,13 @@ class World:
     source: MobilitySource
     observer: Observer = ignore
     events: list[MobilityEvent] = field(default_factory=list)
+    sightings: list[Sighting] = field(default_factory=list)
     covered: float = 0.0
     parameters: Parameters | None = None
     _initial: int = 0
     _most: int = 0
     _reported: float = float("-inf")
+    _coordinating: simpy.Process | None = None
 
     def __post_init__(self) -> None:
         experiment = self.experiment
@@ -81,6 +90,19 @@ class World:
         self.fleet = Fleet(
             self.task.streams, experiment.clients.pool, experiment.mobility.participation
         )
+        # A replayed trace says itself under which rule it was recorded.
+        rules = (experiment.mobility.membership, self.source.provenance.get("membership"))
+        located = any(rule in ("rsu", "multi_rsu") for rule in rules)
+        self.air = Air(self.env, experiment, self.task.streams, located)
+        self.jobs = Jobs(self.env, self.air, experiment.work, self.fleet.holds)
+        self.proxy = (
+            Proxy(self.env, self.jobs, experiment.work.proxy_s, self._ask)
+            if experiment.work.departure == "withdraw_by_proxy"
+            else None
+        )
+        # Where nobody's going changes work in hand, the world may stand still after the last
+        # request.
+        self._ends_at_once = not located and experiment.work.departure == "finish"
         # A hand-written trace may say anything here.
         density = self.source.provenance.get("density")
         self.coordinator = Coordinator(
@@ -88,6 +110,7 @@ class World:
             task=self.task,
             executor=self.executor,
             costs=costs(experiment, self.task),
+            jobs=self.jobs,
             account=Account(
                 run=f"{self.method}-{spec_hash(experiment, self.method)}",
                 seed=self.task.streams.seed,
@@ -122,7 +145,7 @@ class World:
             ledger=self.coordinator.ledger.rows,
             metrics=tuple(self.coordinator.metrics),
             model=self.coordinator.state.fused.model,
-            trace=Trace(tuple(self.events), end=self.covered),
+            trace=Trace(tuple(self.events), end=self.covered, places=tuple(self.sightings)),
             population_initial=self._initial,
             subset_size=self.parameters.size,
             counts={
@@ -132,7 +155,9 @@ class World:
                 "not_participating": self.fleet.not_participating,
                 "refused": len(self.coordinator.refusals),
                 "ignored": self.coordinator.ignored,
+                "lost": self.jobs.lost,
             },
+            contact=contact(self.coordinator.metrics, self.jobs),
             warnings=(
                 *_late(self.coordinator.metrics[0], self.source.warmup),
                 *_warnings(
@@ -141,6 +166,7 @@ class World:
                     self._initial,
                     self.parameters.size,
                 ),
+                *_lost(self.jobs),
                 *map(_refused, self.coordinator.refusals),
             ),
         )
@@ -148,7 +174,7 @@ class World:
     def _traffic(self) -> Generator[simpy.Event, Any, None]:
         """Follow the traffic step by step; the clock advances with it."""
         start = micros(self.source.warmup)
-        wanted = self.experiment.editing.requests
+        wanted, told = self.experiment.editing.requests, False
         for step in self.source.steps():
             now = micros(step.time)
             if self.parameters is None and start <= now and self._ready():
@@ -157,21 +183,55 @@ class World:
                 yield Moment(self.env, max(start, int(self.env.now)))
                 self._begin()
             yield Moment(self.env, now)
-            self.events.extend(step.events)
-            self.covered = step.time
-            for request in self.fleet.take(step.events):
-                if request.number <= wanted:
-                    self.coordinator.ask(request)
+            if self._answered():
+                return
+            self._follow(step)
             if self.parameters is None and start <= now and self._ready():
                 self._begin()
             self._report(step.time)
-            if self.fleet.requests >= wanted:
-                break
+            if not told and self.fleet.requests >= wanted:
+                self.coordinator.ask(None)
+                told = True
+                if self._ends_at_once:
+                    return
         if self.parameters is None and self._ready():
             # A trace may say nothing between its last event and the end of the warm-up.
             yield Moment(self.env, max(start, int(self.env.now)))
             self._begin()
-        self.coordinator.ask(None)
+        self.air.end()
+        self.jobs.moved()
+        if not told:
+            if self.proxy:
+                yield self.proxy.settled()
+            self.coordinator.ask(None)
+
+    def _follow(self, step: Step) -> None:
+        """Take in one step of the traffic."""
+        self.events.extend(step.events)
+        self.sightings.extend(
+            Sighting(step.time, vehicle, *place)
+            for vehicle, place in sorted(step.distances.items())
+        )
+        self.covered = step.time
+        self.air.follow(step.events, step.distances)
+        if self.proxy:
+            self._ask(self.proxy.hear(step.events))
+        else:
+            for event in step.events:
+                if event.kind == "leave":
+                    self.jobs.left(event.vehicle)
+            self._ask(step.events)
+        self.jobs.moved()
+
+    def _ask(self, events: Sequence[MobilityEvent]) -> None:
+        """Pass on the requests that follow from changes of the membership."""
+        for request in self.fleet.take(events):
+            if request.number <= self.experiment.editing.requests:
+                self.coordinator.ask(request)
+
+    def _answered(self) -> bool:
+        """Whether the coordinator has answered all requests, so that nobody need move on."""
+        return self._coordinating is not None and not self._coordinating.is_alive
 
     def _ready(self) -> bool:
         """Whether enough vehicles take part now; remembers the most there were."""
@@ -190,7 +250,7 @@ class World:
             )
         self._initial = len(population)
         self.parameters = Parameters(size, self.experiment.editing.below_subset)
-        self.env.process(self.coordinator.run(population, self.parameters))
+        self._coordinating = self.env.process(self.coordinator.run(population, self.parameters))
 
     def _never_started(self) -> ScenarioError:
         if not self.events:
@@ -242,6 +302,16 @@ def _refused(refusal: Refusal) -> str:
         f"{'was refused' if refusal.phase == 'upload' else 'failed'} and the vehicle treated "
         f"as if it had left: {refusal.reason}."
     )
+
+
+def _lost(jobs: Jobs) -> list[str]:
+    """Say how many left with work in hand."""
+    if not jobs.lost:
+        return []
+    return [
+        f"{jobs.lost} of {jobs.asked} clients that were asked for an upload left before they had "
+        "delivered it; each was a departure."
+    ]
 
 
 def _late(first: Metric, warmup: float) -> list[str]:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from testbed.config import Experiment, canonical, load, spec_hash
 from testbed.config.spec import differences, keys
 
-DEFAULT_HASH = "6e4bc44b"
+DEFAULT_HASH = "ad83cca3"
 
 
 def test_the_hash_of_the_defaults_is_pinned():
@@ -43,11 +43,18 @@ def test_what_does_not_determine_the_outcome(override):
 CHOICES = {
     "mobility.source": "trace",
     "mobility.trace": "t.csv",
+    "mobility.arrivals.stay": "log-normal",
     "mobility.membership": "rsu",
     "mobility.rsu.x": 1.0,
     "mobility.rsu.y": 1.0,
     "mobility.rsu.radius": 250.0,
+    "mobility.rsu.minimum_stay": 5.0,
+    "mobility.rsu.grace": 5.0,
+    "mobility.rsus": [{"name": "a", "x": 1.0, "y": 2.0, "radius": 250.0}],
+    "mobility.domain": "separate",
+    "mobility.follow": "a",
     "mobility.density": 2.0,
+    "mobility.scale": 0.5,
     "mobility.warmup": 60.0,
     "mobility.end": 600.0,
     "mobility.backend": "traci",
@@ -63,6 +70,23 @@ CHOICES = {
     "editing.methods": ["retrain"],
     "editing.handling": "batch",
     "editing.below_subset": "strict",
+    "network.preset": "itsg5",
+    "network.downlink": "nr-dl-20",
+    "network.fading": False,
+    "network.sharing": "slots",
+    "network.rate_mbps": 6.0,
+    "network.bandwidth_mhz": 10.0,
+    "network.frequency_ghz": 5.9,
+    "network.power_dbm": 20.0,
+    "network.gains_dbi": 6.0,
+    "network.noise_figure_db": 7.0,
+    "network.margin_db": 1.0,
+    "network.alpha": 0.5,
+    "network.cap": 3.0,
+    "device.preset": "drive-agx-orin",
+    "device.sigma": 0.3,
+    "work.when": "prepared",
+    "work.departure": "abort",
     "time.mode": "measured",
 }
 COMPANIONS = {

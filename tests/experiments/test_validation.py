@@ -135,6 +135,7 @@ LEDGER = [
     (put("result", 1, "zzz"), "result cannot be zzz in row 1"),
     (put("result", 0, "unusable"), "result cannot be unusable in row 0"),
     (put("result", 0, "unconverged"), "result cannot be unconverged in row 0"),
+    (put("result", 12, "lost"), "result cannot be lost in row 12"),  # a solve
     (lambda f: f.drop(columns="result"), "other columns than expected: result"),
 ]
 

@@ -92,6 +92,21 @@ def test_the_paper_tariff_charges_the_subset_whatever_was_replaced(bill, uploads
     assert TARIFFS["paper"](bill(1, uploads=uploads, model=MODEL)).up == 20_000
 
 
+def test_what_was_lost_on_the_way_costs_but_stands_for_no_upload(bill, row):
+    rows = bill(1, uploads=2, model=MODEL)
+    lost = row(phase="upload", bytes_up=700, result="lost", triggered=True)
+    assert TARIFFS["paper"]([*rows, lost]) == TARIFFS["paper"](rows)
+    assert TARIFFS["paper"]([lost]) == Bytes()
+    for name in ("incremental", "broadcast"):
+        assert TARIFFS[name]([*rows, lost]).up == TARIFFS[name](rows).up + 700
+
+
+def test_the_rest_of_an_upload_stands_for_a_whole_one(bill, row):
+    """Begun on an earlier visit; the subset's other uploads say how large one is."""
+    rest = row(phase="upload", bytes_up=300, triggered=True)
+    assert TARIFFS["paper"]([*bill(1, uploads=2, model=MODEL), rest]).up == 20_000
+
+
 @given(
     uploads=st.integers(0, 12),
     population=st.integers(1, 40),

@@ -1,3 +1,4 @@
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -39,9 +40,11 @@ def make_scenario(tmp_path: Path) -> Callable[..., Path]:
     return make
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def bologna() -> Path:
-    folder = REPOSITORY.parent / "shared" / "scenarios"
-    if not folder.is_dir():
-        pytest.skip("the Bologna scenarios are not in ../shared/scenarios")
+    """Return the folder of the two cities, which are not part of the project."""
+    given = os.environ.get("TESTBED_SCENARIOS")
+    folder = Path(given) if given else REPOSITORY.parent / "shared" / "scenarios"
+    if not (folder / "bologna_acosta").is_dir():
+        pytest.skip("set TESTBED_SCENARIOS to the folder of bologna_acosta and bologna_pasubio")
     return folder

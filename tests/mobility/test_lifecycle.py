@@ -91,10 +91,10 @@ def test_no_sumo_waits_for_a_python_that_died_before_it_connected(tmp_path: Path
     net = Path(__file__).resolve().parents[2] / "sumo_scenarios" / "city_grid" / "net.net.xml.gz"
     script = f"""
         import pathlib, sys, tempfile, time
-        from testbed.mobility.link import _free_port
+        from testbed.mobility.link import _reserved_port
         from testbed.mobility.sumo import start_tethered
-        arguments = ["-n", {str(net)!r}, "--remote-port", str(_free_port())]
-        with tempfile.TemporaryFile() as log:
+        with _reserved_port() as port, tempfile.TemporaryFile() as log:
+            arguments = ["-n", {str(net)!r}, "--remote-port", str(port)]
             print(start_tethered(arguments, pathlib.Path({str(tmp_path)!r}), log).pid, flush=True)
             time.sleep(60)
         """
@@ -228,6 +228,22 @@ def test_several_sumo_processes_do_not_mix() -> None:
         for source in sources:
             source.close()
     assert together == [record(config, seed) for seed, config in enumerate(configs)]
+
+
+def test_sixteen_sumo_processes_start_at_the_same_time() -> None:
+    config = MobilityConfig(backend="traci", end=20, warmup=0)
+    code = (
+        "from testbed.config.schema import MobilityConfig\n"
+        "from testbed.mobility import open_source\n"
+        "with open_source(MobilityConfig(backend='traci', end=20, warmup=0), 1) as source:\n"
+        "    print(sum(len(step.events) for step in source.steps()))"
+    )
+    runs = [
+        subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+        for _ in range(16)
+    ]
+    said = [run.communicate(timeout=60)[0].strip() for run in runs]
+    assert said == [str(len(record(config)))] * 16
 
 
 def test_a_forked_child_may_use_libsumo_while_its_parent_does() -> None:

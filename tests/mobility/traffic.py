@@ -1,17 +1,57 @@
 """Helpers of the tests that run SUMO."""
 
 import os
+import subprocess
 import time
+import xml.etree.ElementTree as ET
 from collections.abc import Iterator
 from pathlib import Path
 
 from testbed.config.schema import MobilityConfig
-from testbed.mobility import MobilityEvent, open_source
+from testbed.mobility import MobilityEvent, Sighting, Step, Trace, open_source, write_trace
+from testbed.mobility.sumo import QUIET, program
+
+CITY = Path(__file__).resolve().parents[2] / "sumo_scenarios" / "city_grid"
 
 
 def record(config: MobilityConfig, seed: int = 1) -> list[MobilityEvent]:
     with open_source(config, seed) as source:
         return [event for step in source.steps() for event in step.events]
+
+
+def steps(config: MobilityConfig, seed: int = 1) -> list[Step]:
+    with open_source(config, seed) as source:
+        return list(source.steps())
+
+
+def replayed(config: MobilityConfig, path: Path, seed: int = 1) -> tuple[list[Step], list[Step]]:
+    """Return the steps of a live run, and those of the trace of it that is left at `path`."""
+    with open_source(config, seed) as source:
+        live = list(source.steps())
+        events = tuple(event for step in live for event in step.events)
+        places = tuple(
+            Sighting(step.time, vehicle, *where)
+            for step in live
+            for vehicle, where in sorted(step.distances.items())
+        )
+        write_trace(path, Trace(events, source.end, places), source.provenance)
+    return live, steps(MobilityConfig(source="trace", trace=path), seed)
+
+
+def written(folder: Path, end: float) -> dict[tuple[float, str], tuple[float, float]]:
+    """Run the grid city by SUMO alone; return the positions that it writes itself."""
+    output = folder / "fcd.xml"
+    command = [program("sumo"), "-c", str(CITY / "city_grid.sumocfg"), *QUIET, "--seed", "1"]
+    command += ["-e", str(end), "--fcd-output", str(output), "--precision", "6"]
+    subprocess.run(command, check=True, capture_output=True)
+    return {
+        (float(step.attrib["time"]), vehicle.attrib["id"]): (
+            float(vehicle.attrib["x"]),
+            float(vehicle.attrib["y"]),
+        )
+        for step in ET.parse(output).getroot()
+        for vehicle in step
+    }
 
 
 def children(parent: int | None = None) -> set[int]:

@@ -152,8 +152,14 @@ def write_run(
         "data": {"name": "digits", "fingerprint": "f" * 64},
         "mobility": {"scenario": "city_grid", "events": requests},
         "counts": {"requests": requests},
+        "contact": {
+            "forget": {"count": 3, "p10": 0.5, "p50": 1.0 + seed, "p90": 90.0},
+            "include": {"count": 0, "p10": None, "p50": None, "p90": None},
+            "asked": 40, "delivered": 36 + seed, "wasted_s": 12.5, "wasted_bytes": 3_000_000,
+            "queue_max": 4 + seed, "queue_mean": 0.5, "batch_max": batch, "batch_mean": batch,
+        },
         "wall_s": 12.5,
-    }
+    }  # fmt: skip
     for name in ("trace.csv", "model.safetensors"):
         (folder / name).touch()
     write_manifest(folder, manifest)

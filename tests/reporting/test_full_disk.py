@@ -6,6 +6,7 @@ import pytest
 
 from testbed.errors import ResultsError
 from testbed.experiments.rundir import find_runs
+from testbed.reporting import contact
 from testbed.reporting.figures import draw
 from testbed.reporting.html import write_report
 from testbed.reporting.table import summarise, to_csv, to_markdown, write_summary
@@ -17,10 +18,13 @@ def folder(experiment, tmp_path):
 
 
 def test_the_summary_is_written_beside_the_runs(folder):
-    summaries = summarise(find_runs(folder))
+    runs = find_runs(folder)
+    summaries, waiting = summarise(runs), contact.summarise_contact(runs)
     assert write_summary(folder) == (folder / "summary.csv", folder / "summary.md")
-    assert (folder / "summary.csv").read_text() == to_csv(summaries)
-    assert (folder / "summary.md").read_text() == to_markdown(summaries)
+    assert (folder / "summary.csv").read_text() == to_csv(summaries, waiting)
+    assert (folder / "summary.md").read_text() == (
+        f"{to_markdown(summaries)}\n{contact.to_markdown(waiting)}"
+    )
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import pytest
 from testbed.errors import ResultsError
 from testbed.ledger import TARIFFS
 from testbed.reporting.comparison import load
+from testbed.reporting.contact import HEADER as CONTACT
 from testbed.reporting.html import setting, to_html, write_report
 from testbed.reporting.table import accuracy_text, summarise
 from testbed.reporting.units import bytes_text, count_text, saving_text, time_text
@@ -83,7 +84,7 @@ def test_the_report_shows_the_table(page, runs):
     assert page.cells[13:17] == [
         time_text(retrain.seconds), *(bytes_text(retrain.bytes[name]) for name in TARIFFS),
     ]  # fmt: skip
-    assert page.elements.count("th") == 9 + 3
+    assert page.elements.count("th") == 9 + len(CONTACT) + 3
     assert "Means over seeds 0, 1" in page.text
 
 
@@ -99,7 +100,7 @@ def test_the_report_explains_tariffs_and_bands(page):
 
 def test_the_report_says_where_the_numbers_come_from(page):
     """What the runs have in common stands there once."""
-    facts = page.cells[27:]
+    facts = page.cells[27 + 3 * len(CONTACT) :]
     assert facts == [
         "configuration", "all", "0a1b2c3d",
         "data", "all", f"digits {'f' * 64}",
@@ -151,6 +152,11 @@ def test_the_setting_follows_the_configuration(tmp_path, make_run):
     assert "(evenly)" in text
     assert "from the trace day.csv, handled in batches" in text
     assert "somewhere" not in text
+
+
+def test_the_setting_of_generated_traffic(tmp_path, make_run):
+    make_run(tmp_path, "fsosa", requests=2, mobility={"source": "generated"})
+    assert "requests from the traffic drawn at random, handled" in setting(load(tmp_path)[0])
 
 
 def test_warnings_name_their_run_and_are_escaped(tmp_path, make_run):

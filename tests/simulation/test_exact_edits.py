@@ -20,7 +20,7 @@ def from_scratch(ran: Ran) -> fsosa.State:
     """Build the state of the final subset with everything computed anew."""
     state = ran.world.coordinator.state
     assert state is not None
-    _, executor = executor_of(ran.experiment)
+    _, executor = executor_of(ran.experiment, ran.task.streams.seed)
     projection = Projection.from_config(ran.experiment.fusion)
     work = fsosa.build(state.population, state.subset, {})
     answer: Any = None
