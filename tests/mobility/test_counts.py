@@ -17,6 +17,8 @@ from testbed.mobility.sumo import program
 Make = Callable[..., Path]
 BOTH = pytest.mark.parametrize("backend", ["libsumo", "traci"])
 ROUTE = '<route edges="A0A1 A1A2 A2A3"/>'
+# Six that want to depart at one place and one moment, where there is not room for all.
+CROWD = "".join(f'<vehicle id="{n}" depart="0" departPos="0">{ROUTE}</vehicle>' for n in range(6))
 
 
 def option(name: str, value: object) -> str:
@@ -93,12 +95,7 @@ def test_vehicles_that_crash_and_are_removed_leave(make_scenario: Make, backend:
 def test_a_vehicle_that_is_given_up_is_dropped_and_never_a_member(
     make_scenario: Make, backend: str
 ) -> None:
-    vehicles = "".join(
-        f'<vehicle id="{n}" depart="0" departPos="0">{ROUTE}</vehicle>' for n in range(6)
-    )
-    path = make_scenario(
-        routes=f"<routes>{vehicles}</routes>", extra=option("max-depart-delay", 3)
-    )
+    path = make_scenario(routes=f"<routes>{CROWD}</routes>", extra=option("max-depart-delay", 3))
     events, counts = follow(path, backend=backend)
     assert counts["loaded"] == 6
     assert counts["dropped"] == 2
@@ -121,12 +118,9 @@ def test_flows_and_persons_do_not_confuse_the_counts(make_scenario: Make, backen
 def test_a_flow_that_goes_on_hides_no_vehicle_that_is_given_up(
     make_scenario: Make, backend: str
 ) -> None:
-    vehicles = "".join(
-        f'<vehicle id="{n}" depart="0" departPos="0">{ROUTE}</vehicle>' for n in range(6)
-    )
     flow = f'<flow id="f" begin="50" end="500" period="10">{ROUTE}</flow>'
     path = make_scenario(
-        routes=f"<routes>{vehicles}{flow}</routes>", extra=option("max-depart-delay", 3)
+        routes=f"<routes>{CROWD}{flow}</routes>", extra=option("max-depart-delay", 3)
     )
     _, counts = follow(path, backend=backend, end=20)
     assert (counts["departed"], counts["dropped"], counts["pending"]) == (4, 2, 0)

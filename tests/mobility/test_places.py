@@ -4,6 +4,7 @@ import time
 from pathlib import Path
 
 import pytest
+from traffic import refuses_in_one_line
 
 from testbed.config.schema import MobilityConfig
 from testbed.errors import TraceError
@@ -86,11 +87,7 @@ JOIN = HEAD + "1,a,join,,\n"
     ],
 )
 def test_impossible_places_are_refused_by_line(tmp_path: Path, text: str, message: str) -> None:
-    path = tmp_path / "bad.csv"
-    path.write_text(text)
-    with pytest.raises(TraceError, match=f"bad.csv {message}") as caught:
-        read_trace(path)
-    assert "\n" not in str(caught.value)
+    refuses_in_one_line(tmp_path, text, f"bad.csv {message}")
 
 
 def test_whole_numbers_in_parquet_are_numbers(tmp_path: Path) -> None:

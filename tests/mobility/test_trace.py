@@ -3,6 +3,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from traffic import refuses_in_one_line
 
 from testbed.config.schema import MobilityConfig
 from testbed.errors import ConfigError, TraceError
@@ -103,11 +104,7 @@ HEAD = "time,vehicle,kind\n"
 def test_a_malformed_file_is_refused_by_name_and_line(
     tmp_path: Path, text: str, message: str
 ) -> None:
-    path = tmp_path / "bad.csv"
-    path.write_text(text)
-    with pytest.raises(TraceError, match=f"bad.csv.*{message}") as caught:
-        read_trace(path)
-    assert "\n" not in str(caught.value)
+    refuses_in_one_line(tmp_path, text, f"bad.csv.*{message}")
 
 
 def test_a_clock_that_starts_below_zero_says_so(tmp_path: Path) -> None:

@@ -7,11 +7,31 @@ import xml.etree.ElementTree as ET
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 from testbed.config.schema import MobilityConfig
-from testbed.mobility import MobilityEvent, Sighting, Step, Trace, open_source, write_trace
+from testbed.errors import TraceError
+from testbed.mobility import (
+    MobilityEvent,
+    Sighting,
+    Step,
+    Trace,
+    open_source,
+    read_trace,
+    write_trace,
+)
 from testbed.mobility.sumo import QUIET, program
 
 CITY = Path(__file__).resolve().parents[2] / "sumo_scenarios" / "city_grid"
+
+
+def refuses_in_one_line(folder: Path, text: str, message: str) -> None:
+    """Check that the trace `text` in ``bad.csv`` is refused in one line that matches."""
+    path = folder / "bad.csv"
+    path.write_text(text)
+    with pytest.raises(TraceError, match=message) as caught:
+        read_trace(path)
+    assert "\n" not in str(caught.value)
 
 
 def record(config: MobilityConfig, seed: int = 1) -> list[MobilityEvent]:
