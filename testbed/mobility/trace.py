@@ -307,6 +307,16 @@ def _parquet(columns: Columns, header: Provenance) -> bytes:
     return content
 
 
+def _header(path: Path, text: bytes) -> dict[str, Any]:
+    try:
+        header = json.loads(text)
+    except ValueError:
+        header = None
+    if not isinstance(header, dict):
+        raise TraceError(f"{path}: its header is not a JSON object; record or import it again")
+    return header
+
+
 def _read_parquet(path: Path) -> Read:
     import pyarrow
     import pyarrow.parquet
@@ -324,7 +334,7 @@ def _read_parquet(path: Path) -> Read:
             f"{path} has the columns {','.join(names)!r}; write {','.join(PLAIN)!r} or "
             f"{','.join(LOCATED)!r}"
         )
-    header = json.loads((table.schema.metadata or {}).get(_METADATA, b"{}"))
+    header = _header(path, (table.schema.metadata or {}).get(_METADATA, b"{}"))
     for name in names:
         kind = "double" if name in ("time", "distance") else "string"
         try:

@@ -123,3 +123,16 @@ def test_an_hour_of_fifty_members_starts_in_seconds(tmp_path: Path) -> None:
         first = next(source.steps())
     assert time.perf_counter() - began < 3
     assert first.distances == dict.fromkeys(members, Place("rsu", 0.0))
+
+
+@pytest.mark.parametrize("header", [b"{", b"[1]", b"\xff"])
+def test_a_damaged_parquet_header_is_refused(tmp_path: Path, header: bytes) -> None:
+    import pyarrow
+    import pyarrow.parquet
+
+    path = tmp_path / "t.parquet"
+    columns = {"time": [1.0], "vehicle": ["a"], "kind": ["join"]}
+    table = pyarrow.table(columns).replace_schema_metadata({b"testbed.trace": header})
+    pyarrow.parquet.write_table(table, path)
+    with pytest.raises(TraceError, match=r"t.parquet: its header is not a JSON object"):
+        read_trace(path)
