@@ -35,6 +35,13 @@ IGNORED = {
 """Kept as crowd: such a box neither rewards nor punishes a detector."""
 
 
+_KNOWN = (
+    {name: (name, False) for name in CLASSES}
+    | {alias: (name, False) for alias, name in ALIASES.items()}
+    | {ignored: (name, True) for ignored, name in IGNORED.items()}
+)
+
+
 def resolve(category: str) -> tuple[str, bool] | None:
     """Return a category's class and whether it only counts as crowd.
 
@@ -45,7 +52,4 @@ def resolve(category: str) -> tuple[str, bool] | None:
     >>> resolve("trailer")
     ('truck', True)
     """
-    if category in IGNORED:
-        return IGNORED[category], True
-    name = ALIASES.get(category, category)
-    return (name, False) if name in CLASSES else None
+    return _KNOWN.get(category)

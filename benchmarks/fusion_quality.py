@@ -38,6 +38,7 @@ from testbed.config.schema import PRESETS, DataConfig, FusionConfig
 from testbed.data import Dataset, load_dataset, partition
 from testbed.errors import DataError
 from testbed.fusion import fedfisher, fsosa
+from testbed.fusion.averaging import weighted_mean
 from testbed.learning.blocks import blocks
 from testbed.learning.client import Task, inform, train_client
 from testbed.learning.conditioning import Conditioning, condition
@@ -164,18 +165,19 @@ def accuracies(
     def test(model: Mapping[str, Tensor]) -> float:
         return 100 * evaluate(task.model, model, x, y).accuracy
 
-    sizes = torch.tensor([float(len(part)) for part in task.parts])
-    average = {
-        name: fedfisher.sum_weighted(sizes / sizes.sum(), [model[name] for model in models])
-        for name in models[0]
-    }
+    average = weighted_mean(
+        [
+            Contribution(len(part), model, fisher={})
+            for part, model in zip(task.parts, models, strict=True)
+        ]
+    )
     yield "FedAvg", test(average)
     layers = blocks(task.model)
     kinds: tuple[Kind, ...] = ("kfac", "diagonal")
     for kind in kinds:
         of_kind = replace(task, kind=kind)
         raw = [inform(of_kind, part, model) for part, model in enumerate(models)]
-        yield f"FedFisher {kind}", test(fedfisher.fuse(raw, layers, validate).model)
+        yield f"FedFisher {kind}", test(fedfisher.descend(raw, layers, average, validate).model)
         for preset in PRESETS:
             config = FusionConfig.model_validate({"preset": preset})
             by = Conditioning.from_config(config)

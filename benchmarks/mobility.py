@@ -21,14 +21,7 @@ from rich.console import Console
 from rich.table import Table
 
 from testbed.config.schema import MobilityConfig
-from testbed.mobility import (
-    MobilityEvent,
-    MobilitySource,
-    Sighting,
-    Trace,
-    open_source,
-    write_trace,
-)
+from testbed.mobility import MobilitySource, Recorder, Recording, open_source, write_trace
 from testbed.mobility.building import cached_routes
 from testbed.mobility.scenarios import find
 from testbed.mobility.sumo import QUIET, environment, program
@@ -61,10 +54,9 @@ def bare(density: float, end: float) -> Cost:
     return _since(begun)
 
 
-def followed(config: MobilityConfig, path: Path) -> tuple[Cost, Trace, float]:
-    """Time SimPy beside SUMO; return the trace, and how many vehicles there were on average."""
-    events: list[MobilityEvent] = []
-    places: list[Sighting] = []
+def followed(config: MobilityConfig, path: Path) -> tuple[Cost, int, float]:
+    """Time SimPy beside SUMO; return how many rows and, on average, vehicles there were."""
+    recorder = Recorder()
     running: list[int] = []
 
     def traffic(
@@ -73,11 +65,7 @@ def followed(config: MobilityConfig, path: Path) -> tuple[Cost, Trace, float]:
         present = 0
         for step in source.steps():
             yield world.timeout(step.time - world.now)
-            events.extend(step.events)
-            places.extend(
-                Sighting(step.time, vehicle, *place)
-                for vehicle, place in sorted(step.distances.items())
-            )
+            recorder.add(step)
             present += sum(1 if event.kind == "join" else -1 for event in step.events)
             running.append(present)
 
@@ -86,9 +74,8 @@ def followed(config: MobilityConfig, path: Path) -> tuple[Cost, Trace, float]:
         world = simpy.Environment()
         world.process(traffic(world, source))
         world.run()
-        trace = Trace(tuple(events), source.end, tuple(places))
-        write_trace(path, trace, source.provenance)
-    return _since(begun), trace, sum(running) / len(running)
+        write_trace(path, Recording(recorder.columns(), source.end), source.provenance)
+    return _since(begun), len(recorder), sum(running) / len(running)
 
 
 def replay_start(path: Path) -> float:
@@ -158,9 +145,8 @@ def _compare(
     for _ in range(repeats):  # in turn, so that a busy machine hits all alike
         alone.append(bare(density, end))
         for number, way in enumerate(ways):
-            cost, trace, running = followed(way, path)
+            cost, rows[number], running = followed(way, path)
             taken[number].append(cost)
-            rows[number] = len(trace.events) + len(trace.places)
             vehicles = running if way.membership == "network" else vehicles
     base = _best(alone)
     table.add_row(

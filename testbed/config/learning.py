@@ -11,11 +11,22 @@ from testbed.config.base import NonNegative, Positive, Section, Share
 class DataConfig(Section):
     """Which pictures are learned from and how they are spread over the clients."""
 
-    name: Literal["digits", "mnist", "fashion-mnist"] = "digits"
-    path: Path | None = Field(None, description="folder with the official files")
-    partition: Literal["dirichlet", "iid"] = "dirichlet"
+    name: Literal[
+        "digits", "mnist", "fashion-mnist", "cifar10", "svhn", "femnist", "npz", "folder"
+    ] = "digits"
+    path: Path | None = Field(None, description="file or folder with the official files")
+    limit: int | None = Field(
+        None, ge=1, description="pictures to learn from, drawn by class; default: all"
+    )
+    test_limit: int | None = Field(None, ge=1, description="the same of the test pictures")
+    users: float = Field(1.0, gt=0, le=1, description="share of a data set's writers to use")
+    partition: Literal["dirichlet", "dirichlet-classes", "iid", "shards", "writers"] = "dirichlet"
     alpha: Positive = Field(0.5, description="Dirichlet concentration")
+    shards: int = Field(2, ge=1, description="shards a client gets when partition is shards")
     minimum: int = Field(2, ge=1, description="least number of samples per client")
+    holdout: float = Field(
+        0.1, ge=0, lt=1, description="share of its samples that a client never trains on"
+    )
     test_share: float = Field(
         0.2, gt=0, lt=1, description="test share where the data set has no official test part"
     )
@@ -24,7 +35,21 @@ class DataConfig(Section):
 class LearningConfig(Section):
     """The local training recipe, the same for every client."""
 
-    model: Literal["auto", "lenet", "cnn", "small-cnn"] = "auto"
+    model: Literal[
+        "auto",
+        "lenet",
+        "cnn",
+        "small-cnn",
+        "femnist-cnn",
+        "resnet18",
+        "resnet18-batchnorm",
+        "resnet18-plain",
+        "mlp",
+    ] = "auto"
+    width: int = Field(512, ge=1, le=1_000_000, description="hidden units of the model mlp")
+    device: Literal["auto", "cpu", "cuda"] = Field(
+        "auto", description="where clients train; auto takes CUDA where there is one"
+    )
     epochs: int = Field(30, ge=1)
     lr: Positive = 0.01
     batch: int = Field(64, ge=1)

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from testbed.config.documents import Document, merge, parse_override, read, show
+from testbed.config.scales import scaled
 from testbed.config.schema import Experiment
 from testbed.config.spec import keys
 from testbed.errors import ConfigError
@@ -45,8 +46,8 @@ def load(path: Path | None, overrides: Sequence[str] = ()) -> Experiment:
     ----------
     path : Path or None
         A YAML file; without one every key has its default.  The file may name another
-        one to start from, ``extends: other.yaml``, relative to itself.  Relative paths
-        in a file are relative to that file.
+        one to start from, ``extends: other.yaml``, relative to itself, and hold ``scales``,
+        see `testbed.config.scales`.  Relative paths in a file are relative to that file.
     overrides : sequence of str
         ``"editing.rho=0.3"``: dotted key and a YAML value; a list may also be written
         ``0,1``.  They win over the file, the last one over the others.  Relative paths
@@ -59,8 +60,11 @@ def load(path: Path | None, overrides: Sequence[str] = ()) -> Experiment:
     """
     document = _sections(Experiment)
     try:
-        for layer in ([] if path is None else [read(path)]) + list(map(parse_override, overrides)):
-            document = merge(document, layer)
+        given: Document = {}
+        for layer in map(parse_override, overrides):
+            given = merge(given, layer)
+        file = scaled(path, {} if path is None else read(path), given)
+        document = merge(merge(document, file), given)
         experiment = Experiment.model_validate(document)
     except RecursionError:
         raise ConfigError(f"{path or '--set'}: nested too deeply; keys go two deep") from None

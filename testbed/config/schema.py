@@ -20,7 +20,13 @@ from testbed.config.link import (
     ServerConfig,
     WorkConfig,
 )
-from testbed.config.traffic import AreaConfig, ArrivalsConfig, MobilityConfig, RsuConfig
+from testbed.config.traffic import (
+    AreaConfig,
+    ArrivalsConfig,
+    MobilityConfig,
+    RsuConfig,
+    ScheduleConfig,
+)
 
 __all__ = [
     "DEVICES",
@@ -40,14 +46,33 @@ __all__ = [
     "Method",
     "MobilityConfig",
     "NetworkConfig",
+    "RoundsConfig",
     "RsuConfig",
+    "ScheduleConfig",
     "ServerConfig",
     "TimeConfig",
     "WorkConfig",
     "subset_size",
 ]
 
-Method = Literal["fsosa", "retrain", "finetune"]
+Method = Literal[
+    "fsosa",
+    "retrain",
+    "finetune",
+    "federaser",
+    "fedrr",
+    "fats-cu",
+    "fedavg",
+    "fisher-merging",
+    "fedfisher",
+    "fedfisher-diagonal",
+    "regmean",
+    "fedlpa",
+    "ma-echo",
+    "otfusion",
+    "pfnm",
+    "dense",
+]
 
 
 class ClientsConfig(Section):
@@ -71,9 +96,9 @@ class ClientsConfig(Section):
 class EditingConfig(Section):
     """The methods compared and the requests they answer."""
 
-    rho: float = Field(0.5, gt=0, lt=1, description="P = floor(rho M0)")
+    rho: float = Field(0.5, gt=0, le=1, description="P = floor(rho M0)")
     methods: tuple[Method, ...] = ("fsosa", "retrain", "finetune")
-    requests: int = Field(31, ge=1, description="the run ends after this many requests")
+    requests: int = Field(31, ge=0, description="the run ends after this many requests")
     handling: Literal["sequential", "batch"] = "sequential"
     below_subset: Literal["strict", "shrink"] = Field(
         "shrink", description="what happens when the population falls below P"
@@ -84,6 +109,19 @@ class EditingConfig(Section):
         if not self.methods or len(set(self.methods)) != len(self.methods):
             raise ValueError("methods must name at least one method, each once")
         return self
+
+
+class RoundsConfig(Section):
+    """The methods that train in rounds: federaser, fedrr and fats-cu."""
+
+    rounds: int = Field(
+        10, ge=2, description="T; each takes learning.epochs / T epochs, in whole epochs"
+    )
+    store_every: int = Field(2, ge=1, description="federaser: rounds between stored updates")
+    calibration: float = Field(
+        0.5, gt=0, le=1, description="federaser: share of a round's epochs in a calibration"
+    )
+    retraining: int = Field(5, ge=1, description="fedrr: rounds of a rapid retraining")
 
 
 class TimeConfig(Section):
@@ -103,6 +141,9 @@ class Experiment(Section):
     """Everything that determines the outcome of an experiment."""
 
     name: str = Field("experiment", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
+    scale: Literal["smoke", "small", "paper"] = Field(
+        "paper", description="which of the file's scales, sizes and epochs only, is laid over it"
+    )
     mobility: MobilityConfig = MobilityConfig()
     clients: ClientsConfig = ClientsConfig()
     data: DataConfig = DataConfig()
@@ -110,6 +151,7 @@ class Experiment(Section):
     fisher: FisherConfig = FisherConfig()
     fusion: FusionConfig = FusionConfig()
     editing: EditingConfig = EditingConfig()
+    rounds: RoundsConfig = RoundsConfig()
     network: NetworkConfig = NetworkConfig()
     device: DeviceConfig = DeviceConfig()
     server: ServerConfig = ServerConfig()

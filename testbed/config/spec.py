@@ -34,7 +34,8 @@ def canonical(experiment: Experiment) -> str:
 def spec_hash(experiment: Experiment, method: str | None = None) -> str:
     """Hash everything that determines the outcome of one cell of an experiment.
 
-    The name, the seeds and the way the work is spread over this machine are left out.
+    The name, the seeds and the way the work is spread over this machine are left out, and so
+    is the scale, which stands in the sizes themselves.
 
     Parameters
     ----------
@@ -47,7 +48,7 @@ def spec_hash(experiment: Experiment, method: str | None = None) -> str:
     str
         Eight hexadecimal digits of a SHA-256 sum, the same in every process.
     """
-    document = experiment.model_dump(mode="json", exclude={"name", "seeds", "execution"})
+    document = experiment.model_dump(mode="json", exclude={"name", "scale", "seeds", "execution"})
     if method is not None:
         document["editing"]["methods"] = method
     return hashlib.sha256(_canonical(document).encode()).hexdigest()[:_HASH_DIGITS]

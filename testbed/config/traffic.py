@@ -43,13 +43,34 @@ class ArrivalsConfig(Section):
     sigma: float = Field(0.8, ge=0, le=3, description="of a log-normal stay's logarithm")
 
 
+class ScheduleConfig(Section):
+    """Joins and leaves at even intervals when source is schedule; no traffic."""
+
+    vehicles: int = Field(50, ge=1, le=1_000_000, description="present from the start")
+    changes: int = Field(50, ge=0, le=10_000_000, description="joins and leaves that follow")
+    kind: Literal["joins", "leaves", "mixed"] = Field(
+        "joins", description="mixed: either with equal probability"
+    )
+    interval: Positive = Field(60.0, description="seconds between changes")
+
+    @model_validator(mode="after")
+    def _somebody_stays(self) -> Self:
+        if self.kind == "leaves" and self.changes >= self.vehicles:
+            raise ValueError(
+                f"{self.changes} leaves of {self.vehicles} vehicles leave nobody; "
+                "lower changes or raise vehicles"
+            )
+        return self
+
+
 class MobilityConfig(Section):
     """Where joins and leaves come from."""
 
-    source: Literal["sumo", "trace", "generated"] = "sumo"
+    source: Literal["sumo", "trace", "generated", "schedule"] = "sumo"
     scenario: str = Field("city_grid", description="a scenario's name or a path to a .sumocfg")
     trace: Path | None = Field(None, description="trace file to replay when source is trace")
     arrivals: ArrivalsConfig = ArrivalsConfig()
+    schedule: ScheduleConfig = ScheduleConfig()
     membership: Literal["network", "rsu", "multi_rsu"] = "network"
     rsu: RsuConfig = RsuConfig()
     rsus: tuple[AreaConfig, ...] = Field((), description="areas of coverage under multi_rsu")
@@ -73,10 +94,10 @@ class MobilityConfig(Section):
     def _trace_needs_a_file(self) -> Self:
         if self.source == "trace" and self.trace is None:
             raise ValueError("source 'trace' needs mobility.trace, the file to replay")
-        if self.source == "generated" and self.membership != "network":
+        if self.source in ("generated", "schedule") and self.membership != "network":
             raise ValueError(
-                f"membership {self.membership!r} needs positions, which generated traffic has "
-                "not; leave it 'network'"
+                f"membership {self.membership!r} needs positions, which source "
+                f"{self.source!r} has not; leave it 'network'"
             )
         return self
 

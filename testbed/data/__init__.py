@@ -1,7 +1,7 @@
 """Data: official files in, pictures and their partition among the clients out."""
 
 from testbed.data.dataset import Dataset
-from testbed.data.partitions import IntArray, counts, partition
+from testbed.data.partitions import IntArray, counts, hold_out, partition
 from testbed.data.sources import load_dataset, origin
 
-__all__ = ["Dataset", "IntArray", "counts", "load_dataset", "origin", "partition"]
+__all__ = ["Dataset", "IntArray", "counts", "hold_out", "load_dataset", "origin", "partition"]

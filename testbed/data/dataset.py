@@ -25,7 +25,12 @@ class Dataset:
         As above.
     classes : tuple of str
     fingerprint : str
-        16 hexadecimal digits that name the content of the four arrays.
+        16 hexadecimal digits that name the content of the arrays.
+    writers_train : int64 array, shape (n,), or None
+        Who wrote each training picture, indices into `writers`; None where the data set
+        does not say.
+    writers : tuple of str
+        Names in the order of the files; each has at least one training picture.
     """
 
     name: str
@@ -35,6 +40,8 @@ class Dataset:
     y_test: NDArray[np.int64]
     classes: tuple[str, ...]
     fingerprint: str
+    writers_train: NDArray[np.int64] | None = None
+    writers: tuple[str, ...] = ()
 
 
 def fingerprint(*arrays: NDArray[Any]) -> str:

@@ -1,17 +1,29 @@
-"""Who holds which samples."""
+"""Who holds which samples: the forms of a partition, their checks, and what is held out."""
 
 import numpy as np
-from numpy.typing import NDArray
 
 from testbed.config.schema import DataConfig
+from testbed.data.divisions import (
+    IntArray,
+    by_class,
+    by_client,
+    dealt,
+    in_shards,
+    of_table,
+    of_writers,
+)
 from testbed.errors import DataError
 from testbed.streams import Streams
 
-IntArray = NDArray[np.int64]
+__all__ = ["IntArray", "counts", "hold_out", "partition"]
 
 
 def partition(
-    labels: IntArray, clients: int, config: DataConfig, streams: Streams
+    labels: IntArray,
+    clients: int,
+    config: DataConfig,
+    streams: Streams,
+    writers: IntArray | None = None,
 ) -> tuple[IntArray, ...]:
     """Spread samples over clients, every sample to exactly one.
 
@@ -21,8 +33,10 @@ def partition(
         Classes 0, 1, ...
     clients : int
     config : DataConfig
-        Uses `partition`, `alpha` and `minimum`.
+        Uses `partition`, `alpha`, `shards` and `minimum`.
     streams : Streams
+    writers : int64 array, shape (n,), optional
+        Who made each sample, for the partition ``writers``.
 
     Returns
     -------
@@ -32,17 +46,54 @@ def partition(
     Raises
     ------
     DataError
-        If there are too few samples for the minimum.
+        If there are too few samples, shards or writers, or none are known.
     """
     if clients * config.minimum > len(labels):
         raise DataError(
             f"{len(labels)} samples cannot give {clients} clients data.minimum = "
             f"{config.minimum} each; lower clients.pool or data.minimum"
         )
-    if config.partition == "iid":
+    if config.partition == "writers":
+        parts = of_writers(_known(writers, clients), clients, streams)
+    elif config.partition == "shards":
+        _check_shards(len(labels), clients, config.shards)
+        parts = in_shards(labels, clients, config.shards, streams)
+    elif config.partition == "iid":
         order = streams.rng("partition", "iid").permutation(len(labels))
-        return tuple(np.sort(part) for part in np.array_split(order, clients))
-    return _dirichlet(labels, clients, config, streams)
+        parts = dealt(order, clients)
+    else:
+        divide = by_client if config.partition == "dirichlet" else by_class
+        table = divide(np.bincount(labels), clients, config.alpha, streams)
+        _raise_to_minimum(table, config.minimum)
+        parts = of_table(table, labels, streams)
+    _check_sizes(parts, config)
+    return tuple(np.sort(part) for part in parts)
+
+
+def hold_out(
+    parts: tuple[IntArray, ...], share: float, streams: Streams
+) -> tuple[tuple[IntArray, ...], tuple[IntArray, ...]]:
+    """Take from every client a share of its samples, which it never trains on.
+
+    Parameters
+    ----------
+    parts : tuple of int64 arrays
+    share : float
+        Rounded down, so that a client of few samples keeps them all.
+    streams : Streams
+
+    Returns
+    -------
+    training, held_out : tuple of int64 arrays
+        Per client, sorted; a client's draw does not depend on the other clients.
+    """
+    training, held_out = [], []
+    for client, part in enumerate(parts):
+        rng = streams.rng("partition", "holdout", client)
+        out = np.sort(rng.permutation(part)[: _share_of(len(part), share)])
+        training.append(np.setdiff1d(part, out, assume_unique=True))
+        held_out.append(out)
+    return tuple(training), tuple(held_out)
 
 
 def counts(labels: IntArray, parts: tuple[IntArray, ...], classes: int) -> IntArray:
@@ -55,47 +106,41 @@ def counts(labels: IntArray, parts: tuple[IntArray, ...], classes: int) -> IntAr
     return np.stack([np.bincount(labels[part], minlength=classes) for part in parts])
 
 
-def _dirichlet(
-    labels: IntArray, clients: int, config: DataConfig, streams: Streams
-) -> tuple[IntArray, ...]:
-    """Give client i a class distribution p_i ~ Dir(alpha 1) of its own.
-
-    The samples of class k are divided in proportion to p_1k, p_2k, ...  A client's
-    distribution comes from its own stream: it does not depend on how many others there
-    are.
-    """
-    available = np.bincount(labels)
-    weights = np.stack(
-        [
-            streams.rng("partition", "dirichlet", client).dirichlet(
-                np.full(len(available), config.alpha)
-            )
-            for client in range(clients)
-        ]
-    )
-    table = _apportion(weights, available)
-    _raise_to_minimum(table, config.minimum)
-    owned: list[list[IntArray]] = [[] for _ in range(clients)]
-    for label in range(len(available)):
-        rng = streams.rng("partition", "shuffle", label)
-        order = rng.permutation(np.flatnonzero(labels == label))
-        for client, part in enumerate(np.split(order, table[:-1, label].cumsum())):
-            owned[client].append(part)
-    return tuple(np.sort(np.concatenate(parts)) for parts in owned)
+def _share_of(samples: int, share: float) -> int:
+    """Round a share down, forgiving the last bits of 0.29 * 100; one sample always stays."""
+    return min(int(share * samples + 1e-9), samples - 1)
 
 
-def _apportion(weights: NDArray[np.float64], available: IntArray) -> IntArray:
-    """Divide whole samples in proportion to each column of weights.
+def _known(writers: IntArray | None, clients: int) -> IntArray:
+    if writers is None:
+        raise DataError(
+            "data.partition: 'writers' needs a data set that says who wrote each picture, "
+            "which this one does not; use femnist, or another partition"
+        )
+    count = len(np.unique(writers))
+    if count < clients:
+        raise DataError(
+            f"{count} writers cannot be grouped into {clients} clients; lower clients.pool or "
+            "raise data.users"
+        )
+    return writers
 
-    Borders are rounded rather than shares, so that every column adds up.
-    """
-    totals = weights.cumsum(axis=0)
-    # A tiny alpha may leave a class to nobody: then it is divided evenly.
-    nobody = totals[-1] == 0
-    totals[:, nobody] = np.arange(1, len(weights) + 1)[:, None]
-    borders = np.rint(totals / totals[-1] * available).astype(np.int64)
-    shares: IntArray = np.diff(borders, axis=0, prepend=0)
-    return shares
+
+def _check_shards(samples: int, clients: int, shards: int) -> None:
+    if clients * shards > samples:
+        raise DataError(
+            f"{samples} samples cannot be cut into {clients} x {shards} shards; lower "
+            "clients.pool or data.shards"
+        )
+
+
+def _check_sizes(parts: tuple[IntArray, ...], config: DataConfig) -> None:
+    client, least = min(enumerate(map(len, parts)), key=lambda each: each[1])
+    if least < config.minimum:
+        raise DataError(
+            f"data.partition: {config.partition!r} gives client {client} only {least} samples, "
+            f"fewer than data.minimum = {config.minimum}; lower clients.pool or data.minimum"
+        )
 
 
 def _raise_to_minimum(table: IntArray, minimum: int) -> None:

@@ -28,9 +28,12 @@ import numpy as np
 from testbed.editing.clients import Change, Client
 from testbed.editing.coupling import BelowSubset, couple, draw
 from testbed.editing.orders import Fuse, Train, Work
+from testbed.editing.rounds import Rounds
 from testbed.errors import EditError
 from testbed.fusion.fsosa import Fused
 from testbed.learning.contribution import Contribution
+
+ROUNDS = Rounds()
 
 
 @dataclass(frozen=True)
@@ -43,10 +46,13 @@ class Parameters:
         P, fixed for the whole run.
     below : {"strict", "shrink"}
         What to do when the population falls below P.
+    rounds : Rounds
+        Of the methods that train in rounds.
     """
 
     size: int
     below: BelowSubset = "shrink"
+    rounds: Rounds = ROUNDS
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,11 +6,12 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from testbed.editing import finetune, fsosa, retrain
+from testbed.editing import fats_cu, federaser, fedrr, finetune, fsosa, retrain
 from testbed.editing.clients import Change, Client
 from testbed.editing.fsosa import Diagnostics, Parameters
 from testbed.editing.orders import Work
 from testbed.fusion.fsosa import Fused
+from testbed.fusion.rules import RULES
 
 
 class EditState(Protocol):
@@ -31,14 +32,27 @@ class EditState(Protocol):
 
 @dataclass(frozen=True)
 class Method:
-    """An editing method: two generator functions."""
+    """An editing method: two generator functions, and how contributions are fused.
+
+    Attributes
+    ----------
+    init, apply : callable
+    rule : str
+        See `testbed.fusion.rules`; it also says what clients upload.
+    """
 
     init: Callable[[Sequence[Client], Parameters, np.random.Generator], Work[Any]]
     apply: Callable[[Any, Change, Parameters, np.random.Generator], Work[tuple[Any, Diagnostics]]]
+    rule: str = "fsosa"
 
 
 METHODS: Mapping[str, Method] = {
     "fsosa": Method(fsosa.init, fsosa.apply),
     "retrain": Method(retrain.init, retrain.apply),
     "finetune": Method(finetune.init, finetune.apply),
+    "federaser": Method(federaser.init, federaser.apply),
+    "fedrr": Method(fedrr.init, fedrr.apply),
+    "fats-cu": Method(fats_cu.init, fats_cu.apply),
+    # The one-shot baselines answer a request as Retrain does, with a fusion of their own.
+    **{name: Method(retrain.init, retrain.apply, name) for name in RULES},
 }

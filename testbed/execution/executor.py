@@ -1,8 +1,9 @@
 """Executors: run client work in this process or in a pool of processes.
 
-A contribution is a pure function of (run seed, data partition), so an executor computes
-each once and hands the same one out again.  That is a matter of this machine's time only:
-the simulation bills every training, and no method's state reads from here.
+A contribution is a pure function of (run seed, data partition, statistic), so an executor
+computes each once and hands the same one out again; methods that want different statistics
+of a client share its training.  That is a matter of this machine's time only: the simulation
+bills every training, and no method's state reads from here.
 
 Wherever a client works, what it sends is a message, and what it sent is what can be read from
 that.  A message that cannot be read, or work that fails, is an answer too: `Unusable`.
@@ -26,7 +27,7 @@ from testbed.config import Experiment
 from testbed.errors import FusionError
 from testbed.learning.acceptance import Unusable
 from testbed.learning.blocks import State
-from testbed.learning.client import Task, inform, prepare, train_client
+from testbed.learning.client import ONE_SHOT, Session, Task, prepare, train_client
 from testbed.learning.contribution import (
     Contribution,
     deserialise,
@@ -34,6 +35,7 @@ from testbed.learning.contribution import (
     serialise,
     serialise_model,
 )
+from testbed.learning.statistics import contribute
 
 _PR_SET_PDEATHSIG = 1
 _STOPS = (signal.SIGINT, signal.SIGTERM)
@@ -50,7 +52,7 @@ class Trained:
     contribution : Contribution or Unusable
         As received.
     train_s, fisher_s : float
-        Measured seconds.
+        Measured seconds of the training and of the statistic.
     """
 
     contribution: Contribution | Unusable
@@ -69,10 +71,10 @@ class Tuned:
 class Executor(Protocol):
     """Runs client work; answers in the order asked."""
 
-    def train(self, parts: Sequence[int]) -> list[Trained]:
-        """Train partitions' clients from the initial model and compute their Fisher."""
+    def train(self, parts: Sequence[int], statistic: str = "fisher") -> list[Trained]:
+        """Train partitions' clients from the initial model and compute a statistic."""
 
-    def tune(self, parts: Sequence[int], start: State) -> list[Tuned]:
+    def tune(self, parts: Sequence[int], start: State, session: Session = ONE_SHOT) -> list[Tuned]:
         """Train partitions' clients further from `start`."""
 
 
@@ -91,18 +93,20 @@ def _timed(
     return made, time.perf_counter() - begin
 
 
-def _train(task: Task, part: int) -> tuple[Message, float, float]:
-    """Return the message with a client's contribution, and the seconds its two parts took."""
-    state, train_s = _timed("train", train_client, task, part, task.initial)
-    if isinstance(state, Unusable):
-        return state, train_s, 0.0
-    made, fisher_s = _timed("fisher", inform, task, part, state)
-    return made if isinstance(made, Unusable) else serialise(made), train_s, fisher_s
-
-
-def _tune(task: Task, part: int, start: State) -> tuple[Message, float]:
+def _train(task: Task, part: int) -> tuple[Message, float]:
     """Return the message with a client's model, and the seconds its training took."""
-    made, train_s = _timed("train", train_client, task, part, start)
+    return _tune(task, part, task.initial, ONE_SHOT)
+
+
+def _inform(task: Task, part: int, model: State, statistic: str) -> tuple[Message, float]:
+    """Return the message with a client's contribution, and the seconds its statistic took."""
+    made, fisher_s = _timed("fisher", contribute, task, part, model, statistic)
+    return made if isinstance(made, Unusable) else serialise(made), fisher_s
+
+
+def _tune(task: Task, part: int, start: State, session: Session) -> tuple[Message, float]:
+    """Return the message with a client's model, and the seconds its training took."""
+    made, train_s = _timed("train", train_client, task, part, start, session)
     return made if isinstance(made, Unusable) else serialise_model(made), train_s
 
 
@@ -129,8 +133,50 @@ def _warm_up(task: Task) -> None:
     """
     few = task.parts[0][: task.recipe.batch]
     # Standing still lets a recipe that diverges get through all of it.
-    still = replace(task.recipe, epochs=1, lr=0.0)
-    _train(replace(task, parts=[few], recipe=still), 0)
+    still = replace(task, parts=[few], recipe=replace(task.recipe, epochs=1, lr=0.0))
+    message, _ = _train(still, 0)
+    model = _read(message, deserialise_model)
+    if not isinstance(model, Unusable):
+        _inform(still, 0, model, "fisher")
+
+
+@dataclass
+class _Memory:
+    """Answers given before: models by partition, contributions by partition and statistic."""
+
+    models: dict[int, Tuned] = field(default_factory=dict)
+    contributions: dict[tuple[int, str], Trained] = field(default_factory=dict)
+
+    def untrained(self, parts: Sequence[int]) -> list[int]:
+        """Return the partitions without a model, sorted."""
+        return sorted({part for part in parts if part not in self.models})
+
+    def uninformed(self, parts: Sequence[int], statistic: str) -> list[int]:
+        """Return the partitions with a model and without a contribution, sorted."""
+        for part in parts:
+            tuned = self.models[part]
+            if isinstance(tuned.model, Unusable):
+                self.contributions[part, statistic] = Trained(tuned.model, tuned.train_s, 0.0)
+        return sorted({part for part in parts if (part, statistic) not in self.contributions})
+
+    def learn(self, part: int, answer: tuple[Message, float]) -> None:
+        """Keep a model."""
+        self.models[part] = Tuned(_read(answer[0], deserialise_model), answer[1])
+
+    def hear(self, part: int, statistic: str, answer: tuple[Message, float]) -> None:
+        """Keep a contribution."""
+        made = _read(answer[0], deserialise)
+        self.contributions[part, statistic] = Trained(made, self.models[part].train_s, answer[1])
+
+    def state(self, part: int) -> State:
+        """Return a model that can be used."""
+        model = self.models[part].model
+        assert not isinstance(model, Unusable)
+        return model
+
+    def answer(self, parts: Sequence[int], statistic: str) -> list[Trained]:
+        """Return what is known of partitions."""
+        return [self.contributions[part, statistic] for part in parts]
 
 
 @dataclass
@@ -138,19 +184,20 @@ class Serial:
     """Client work in this process."""
 
     task: Task
-    _known: dict[int, Trained] = field(default_factory=dict)
+    _memory: _Memory = field(default_factory=_Memory)
 
-    def train(self, parts: Sequence[int]) -> list[Trained]:
+    def train(self, parts: Sequence[int], statistic: str = "fisher") -> list[Trained]:
         """See `Executor.train`."""
-        for part in parts:
-            if part not in self._known:
-                message, train_s, fisher_s = _train(self.task, part)
-                self._known[part] = Trained(_read(message, deserialise), train_s, fisher_s)
-        return [self._known[part] for part in parts]
+        memory = self._memory
+        for part in memory.untrained(parts):
+            memory.learn(part, _train(self.task, part))
+        for part in memory.uninformed(parts, statistic):
+            memory.hear(part, statistic, _inform(self.task, part, memory.state(part), statistic))
+        return memory.answer(parts, statistic)
 
-    def tune(self, parts: Sequence[int], start: State) -> list[Tuned]:
+    def tune(self, parts: Sequence[int], start: State, session: Session = ONE_SHOT) -> list[Tuned]:
         """See `Executor.tune`."""
-        answers = [_tune(self.task, part, start) for part in parts]
+        answers = [_tune(self.task, part, start, session) for part in parts]
         return [Tuned(_read(model, deserialise_model), train_s) for model, train_s in answers]
 
 
@@ -159,21 +206,25 @@ class Processes:
     """Client work in spawned processes, one torch thread each."""
 
     pool: ProcessPoolExecutor
-    _known: dict[int, Trained] = field(default_factory=dict)
+    _memory: _Memory = field(default_factory=_Memory)
 
-    def train(self, parts: Sequence[int]) -> list[Trained]:
+    def train(self, parts: Sequence[int], statistic: str = "fisher") -> list[Trained]:
         """See `Executor.train`."""
-        new = sorted({part for part in parts if part not in self._known})
-        for part, (message, train_s, fisher_s) in zip(
-            new, self._map(_train_remotely, new), strict=True
-        ):
-            self._known[part] = Trained(_read(message, deserialise), train_s, fisher_s)
-        return [self._known[part] for part in parts]
+        memory = self._memory
+        new = memory.untrained(parts)
+        for part, made in zip(new, self._map(_train_remotely, new), strict=True):
+            memory.learn(part, made)
+        new = memory.uninformed(parts, statistic)
+        models = [serialise_model(memory.state(part)) for part in new]
+        informed = self._map(_inform_remotely, new, models, [statistic] * len(new))
+        for part, made in zip(new, informed, strict=True):
+            memory.hear(part, statistic, made)
+        return memory.answer(parts, statistic)
 
-    def tune(self, parts: Sequence[int], start: State) -> list[Tuned]:
+    def tune(self, parts: Sequence[int], start: State, session: Session = ONE_SHOT) -> list[Tuned]:
         """See `Executor.tune`."""
-        message = serialise_model(start)
-        answers = self._map(_tune_remotely, parts, [message] * len(parts))
+        message, count = serialise_model(start), len(parts)
+        answers = self._map(_tune_remotely, parts, [message] * count, [session] * count)
         return [Tuned(_read(model, deserialise_model), train_s) for model, train_s in answers]
 
     def _map(self, work: Callable[..., T], *arguments: Sequence[Any]) -> Iterator[T]:
@@ -250,9 +301,13 @@ def _worker_task() -> Task:
     return _task
 
 
-def _train_remotely(part: int) -> tuple[Message, float, float]:
+def _train_remotely(part: int) -> tuple[Message, float]:
     return _train(_worker_task(), part)
 
 
-def _tune_remotely(part: int, start: bytes) -> tuple[Message, float]:
-    return _tune(_worker_task(), part, deserialise_model(start))
+def _inform_remotely(part: int, model: bytes, statistic: str) -> tuple[Message, float]:
+    return _inform(_worker_task(), part, deserialise_model(model), statistic)
+
+
+def _tune_remotely(part: int, start: bytes, session: Session) -> tuple[Message, float]:
+    return _tune(_worker_task(), part, deserialise_model(start), session)

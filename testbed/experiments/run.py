@@ -143,7 +143,7 @@ def claimed(experiment: Experiment, out: Path) -> Iterator[None]:
 
 def _shared(experiment: Experiment) -> dict[str, Any]:
     """Dump what all runs of a results folder have in common."""
-    spec = experiment.model_dump(mode="json", exclude={"seeds", "execution", "name"})
+    spec = experiment.model_dump(mode="json", exclude={"seeds", "execution", "name", "scale"})
     spec["editing"].pop("methods")
     return spec
 

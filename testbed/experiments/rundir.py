@@ -35,7 +35,7 @@ __all__ = [
     "write_table",
 ]
 
-SCHEMA = 2
+SCHEMA = 3
 MANIFEST = "manifest.json"
 
 

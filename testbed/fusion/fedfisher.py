@@ -12,21 +12,28 @@ v   : (1/n) sum_k F_k (W - W_k), the gradient of the fusion objective over two
 m, s: momentum of v, and discounted sum of v^2 (neither is bias-corrected)
 
 From W = sum_k p_k W_k the server takes 2,000 steps W <- W - eta m / sqrt(s + eps) for
-K-FAC and W <- W - eta m / (sqrt(s) + eps) for a diagonal Fisher.  Every 100 steps it asks
-`validate`, and it returns the best iterate: unlike F-SOSA this needs held-out pictures.
+K-FAC and W <- W - eta m / (sqrt(s) + eps) for a diagonal Fisher.  Every 100 steps it looks
+at held-out pictures, and it returns the best iterate: unlike F-SOSA it needs such pictures.
+The authors' server holds 500 of its own; here clients send them.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from testbed.errors import FusionError
+from testbed.fusion.averaging import weighted_mean
+from testbed.fusion.fsosa import Fused
+from testbed.fusion.heldout import HeldOut
 from testbed.fusion.kronecker import KroneckerSum
+from testbed.fusion.network import Network
 from testbed.learning.blocks import Block, matrix, parameters
 from testbed.learning.contribution import Contribution
-from testbed.learning.fisher import Diagonal, Kronecker
+from testbed.learning.factors import Diagonal, Kind, Kronecker
+from testbed.learning.flops import forward_flops
+from testbed.learning.statistics import HELD_OUT
 
 Validate = Callable[[Mapping[str, Tensor]], float]
 
@@ -68,45 +75,59 @@ class Best:
     value: float
 
 
+PUBLISHED = Optimiser()
+
+
 def fuse(
+    contributions: Sequence[Contribution], network: Network, rng: np.random.Generator
+) -> Fused:
+    """Fuse contributions of statistic ``kfac+holdout`` or ``diagonal+holdout``.
+
+    Nothing is random.
+
+    Raises
+    ------
+    FusionError
+        If there is no contribution, or no client sent a held-out picture.
+    """
+    start = weighted_mean(contributions)
+    held_out = HeldOut.of(contributions)
+    best = descend(
+        contributions, network.blocks, start, lambda state: held_out.accuracy(network.model, state)
+    )
+    return Fused(model=best.model, solves={})
+
+
+def descend(
     contributions: Sequence[Contribution],
     blocks: Sequence[Block],
+    start: Mapping[str, Tensor],
     validate: Validate,
-    optimiser: Optimiser = Optimiser(),
+    optimiser: Optimiser = PUBLISHED,
 ) -> Best:
-    """Fuse contributions by descent, choosing the iterate by `validate`.
+    """Descend from `start` and return the iterate that `validate` likes best.
 
     Parameters
     ----------
     contributions : sequence of Contribution
     blocks : sequence of Block
-        Parameters outside every block keep their data-weighted mean.
+        Parameters outside every block stay as they start.
+    start : mapping of str to Tensor
+        The mean by data weight, in FedFisher.
     validate : callable
         Model -> score on held-out data, higher is better.
     optimiser : Optimiser
-
-    Raises
-    ------
-    FusionError
-        If there is no contribution.
     """
-    if not contributions:
-        raise FusionError("nothing to fuse: no client contributed")
     total = sum(each.samples for each in contributions)
-    weights = torch.tensor([each.samples / total for each in contributions])
-    mean = {
-        name: sum_weighted(weights, [each.model[name] for each in contributions])
-        for name in contributions[0].model
-    }
     layers = [
-        _Layer(block, contributions, total, matrix(block, mean), optimiser) for block in blocks
+        _Layer(block, contributions, total, matrix(block, start), optimiser) for block in blocks
     ]
-    best = Best(mean, 0, validate(mean))
+    best = Best(start, 0, validate(start))
     for step in range(1, optimiser.steps + 1):
         for layer in layers:
             layer.step()
         if step % optimiser.every == 0:
-            model = dict(mean)
+            model = dict(start)
             for layer in layers:
                 model.update(parameters(layer.block, layer.w.clone()))
             value = validate(model)
@@ -115,11 +136,21 @@ def fuse(
     return best
 
 
-def sum_weighted(weights: Tensor, values: Sequence[Tensor]) -> Tensor:
-    """Return sum_k weights_k values_k in the dtype of the values."""
-    stacked = torch.stack([value.double() for value in values])
-    mean: Tensor = torch.tensordot(weights.double(), stacked, dims=1)
-    return mean.to(values[0].dtype)
+def flops(network: Network, members: int, kind: Kind = "kfac") -> int:
+    """FLOPs of all steps and validations: a product F W, and ten an entry for the step."""
+    step = 0
+    for block in network.blocks:
+        o, i = block.rows, block.columns
+        dense = kind == "kfac" and not block.norm
+        step += 10 * o * i + (members * 2 * (o * o * i + o * i * i) if dense else 2 * o * i)
+    validation = HELD_OUT * forward_flops(network.model, network.shape)
+    checks = 1 + PUBLISHED.steps // PUBLISHED.every
+    return PUBLISHED.steps * step + checks * validation
+
+
+def diagonal_flops(network: Network, members: int) -> int:
+    """FLOPs with a diagonal Fisher."""
+    return flops(network, members, "diagonal")
 
 
 class _Layer:

@@ -16,6 +16,7 @@ factor, which is milliseconds for LeNet, where training takes seconds.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Literal, TypeVar
 
 import torch
@@ -54,7 +55,11 @@ def accept(upload: T | Unusable, inspect: Callable[[Any], str | None]) -> T | Un
 
 
 def inspect(
-    contribution: Contribution, blocks: Sequence[Block], initial: State, kind: Kind
+    contribution: Contribution,
+    blocks: Sequence[Block],
+    initial: State,
+    kind: Kind | None,
+    extra: State = MappingProxyType({}),
 ) -> str | None:
     """Return why a contribution cannot be used, in a few words, or None if it can.
 
@@ -66,8 +71,10 @@ def inspect(
         Of the network that was sent out.
     initial : mapping of str to Tensor
         The common initial model.
-    kind : {"kfac", "diagonal"}
-        The Fisher that was asked for.
+    kind : {"kfac", "diagonal"} or None
+        The Fisher that was asked for, if one was.
+    extra : mapping of str to Tensor
+        Tensors of the names, shapes and types of what else was asked for.
 
     Examples
     --------
@@ -78,11 +85,14 @@ def inspect(
     """
     if contribution.samples < 1:
         return f"its number of samples is {contribution.samples}"
-    wanted = {block.name: block for block in blocks}
+    wanted = {block.name: block for block in blocks} if kind else {}
     return (
         inspect_model(contribution.model, initial)
         or _names("the Fisher of ", contribution.fisher, wanted)
-        or _first(_factor(wanted[name], each, kind) for name, each in contribution.fisher.items())
+        or _first(
+            _factor(wanted[name], each, kind) for name, each in contribution.fisher.items() if kind
+        )
+        or inspect_model(contribution.extra, extra)
     )
 
 

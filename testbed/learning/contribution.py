@@ -1,7 +1,7 @@
 """What a client sends: its model and its Fisher information, as one safetensors message."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from safetensors.torch import load, save
@@ -19,7 +19,7 @@ from testbed.learning.compression import (
 )
 from testbed.learning.factors import Diagonal, Factor, Fisher, Kind, Kronecker, zero
 
-_MODEL, _FISHER = "model/", "fisher."
+_MODEL, _FISHER, _EXTRA = "model/", "fisher.", "extra/"
 # A tensor and not metadata, so that every contribution of a run has the same size.
 _SAMPLES = "samples"
 
@@ -35,12 +35,15 @@ class Contribution:
     model : mapping of str to Tensor
         State dict after local training, W_i.
     fisher : mapping of str to Kronecker or Diagonal
-        F_i by block, a sum over the client's samples.
+        F_i by block, a sum over the client's samples; empty where a method asks for none.
+    extra : mapping of str to Tensor
+        What else a method asks for, see `testbed.learning.statistics`.
     """
 
     samples: int
     model: State
     fisher: Fisher
+    extra: State = field(default_factory=dict)
 
     def finite(self) -> bool:
         """Whether every number is finite."""
@@ -54,6 +57,7 @@ def _tensors(contribution: Contribution) -> Iterator[Tensor]:
             yield from (factor.a, factor.g)
         else:
             yield factor.f
+    yield from contribution.extra.values()
 
 
 def serialise_model(state: State) -> bytes:
@@ -69,7 +73,7 @@ def deserialise_model(message: bytes) -> dict[str, Tensor]:
     FusionError
         If the message is truncated or damaged.
     """
-    return _model_part(_loaded(message, "model"))
+    return _part(_loaded(message, "model"), _MODEL)
 
 
 def serialise(contribution: Contribution, upload: Upload = FULL) -> bytes:
@@ -81,6 +85,7 @@ def serialise(contribution: Contribution, upload: Upload = FULL) -> bytes:
         else:
             parts = encode_diagonal("f", factor.f, upload)
         tensors |= {f"{_FISHER}{part}/{name}": value for part, value in parts.items()}
+    tensors |= {_EXTRA + name: value.contiguous() for name, value in contribution.extra.items()}
     tensors[_SAMPLES] = torch.tensor([contribution.samples])
     return save(tensors)
 
@@ -104,7 +109,7 @@ def deserialise(message: bytes) -> Contribution:
         fisher = {name: _factor(parts) for name, parts in blocks.items()}
     except Exception as error:  # tensors of any shape and type may stand in a message
         raise FusionError(f"not a contribution message: {error}") from error
-    return Contribution(samples, _model_part(tensors), fisher)
+    return Contribution(samples, _part(tensors, _MODEL), fisher, _part(tensors, _EXTRA))
 
 
 def received(contribution: Contribution, upload: Upload) -> Contribution:
@@ -139,9 +144,9 @@ def _factor(parts: Mapping[str, Tensor]) -> Factor:
     return Kronecker(decode("a", parts), decode("g", parts))
 
 
-def _model_part(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def _part(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
     return {
-        name.removeprefix(_MODEL): value
+        name.removeprefix(prefix): value
         for name, value in tensors.items()
-        if name.startswith(_MODEL)
+        if name.startswith(prefix)
     }

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from testbed.learning.blocks import State
+from testbed.learning.devices import CPU, on_cpu, placed
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,7 @@ def train(
     labels: Tensor,
     recipe: Recipe,
     rng: np.random.Generator,
+    device: torch.device = CPU,
 ) -> dict[str, Tensor]:
     """Train from `start` and return the resulting state dict.
 
@@ -50,15 +52,42 @@ def train(
     recipe : Recipe
     rng : Generator
         Orders the samples of each epoch; nothing else is random.
+    device : device
+        Where the steps are computed.
+
+    Returns
+    -------
+    dict of str to Tensor
+        On the CPU, contiguous.
+
+    Notes
+    -----
+    Bit for bit what `torch.optim.SGD` does in a plain loop over shuffled batches, with less
+    between the kernels: one gather an epoch, no optimiser object, one call for all weights.
     """
-    model.load_state_dict(dict(start))
-    model.train()
-    optimiser = torch.optim.SGD(model.parameters(), lr=recipe.lr, momentum=recipe.momentum)
-    for _ in range(recipe.epochs):
-        order = torch.from_numpy(rng.permutation(len(labels)))
-        for chosen in torch.split(order, recipe.batch):
-            optimiser.zero_grad(set_to_none=True)
-            loss = functional.cross_entropy(model(pictures[chosen]), labels[chosen])
-            loss.backward()  # type: ignore[no-untyped-call]
-            optimiser.step()
-    return {name: value.detach().clone() for name, value in model.state_dict().items()}
+    with placed(model, device):
+        model.load_state_dict(dict(start))
+        model.train()
+        weights: list[Tensor] = [weight for weight in model.parameters() if weight.requires_grad]
+        momenta: list[Tensor] = []
+        pictures, labels = pictures.to(device), labels.to(device)
+        for _ in range(recipe.epochs):
+            order = torch.from_numpy(rng.permutation(len(labels))).to(device)
+            x_all, y_all = pictures[order], labels[order]
+            for x, y in zip(
+                torch.split(x_all, recipe.batch), torch.split(y_all, recipe.batch), strict=True
+            ):
+                _step(weights, momenta, functional.cross_entropy(model(x), y), recipe)
+        return on_cpu(model.state_dict())
+
+
+def _step(weights: list[Tensor], momenta: list[Tensor], loss: Tensor, recipe: Recipe) -> None:
+    """Take v = mu v + g, w = w - lr v, in place; the first v is g."""
+    gradients = torch.autograd.grad(loss, weights, allow_unused=True, materialize_grads=True)
+    with torch.no_grad():
+        if momenta:
+            torch._foreach_mul_(momenta, recipe.momentum)
+            torch._foreach_add_(momenta, gradients)
+        else:
+            momenta.extend(gradient.clone() for gradient in gradients)
+        torch._foreach_add_(weights, momenta, alpha=-recipe.lr)

@@ -33,6 +33,8 @@ class LedgerRow:
         The vehicle that worked or received, `COORDINATOR`, or `EVERYONE` for a broadcast.
     phase : str
         What was done.
+    round : int
+        Training round within the request, 1, 2, ...; 0 where a method has none.
     t_start, t_end : float
         Simulated seconds.  Steps of different vehicles overlap.
     compute_s_measured : float or None
@@ -65,6 +67,7 @@ class LedgerRow:
     kind: RequestKind
     vehicle: str
     phase: Phase
+    round: int
     t_start: float
     t_end: float
     compute_s_measured: float | None

@@ -1,9 +1,11 @@
 """Mobility: traffic in, timed membership changes out."""
 
+from testbed.mobility.columns import Recorder, Recording
 from testbed.mobility.events import (
     MobilityEvent,
     MobilitySource,
     Place,
+    Places,
     Provenance,
     Sighting,
     Step,
@@ -18,7 +20,10 @@ __all__ = [
     "MobilityEvent",
     "MobilitySource",
     "Place",
+    "Places",
     "Provenance",
+    "Recorder",
+    "Recording",
     "Sighting",
     "Step",
     "Trace",

@@ -14,10 +14,17 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.errors import TraceError
-from testbed.mobility.events import Kind, MobilityEvent, Place, Sighting, Step, Trace
+from testbed.mobility.events import (
+    Codes,
+    Kind,
+    MobilityEvent,
+    Numbers,
+    Places,
+    Sighting,
+    Step,
+    Trace,
+)
 
-Numbers = npt.NDArray[np.float64]
-Codes = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
 KINDS = ("join", "leave", "at")
@@ -78,16 +85,13 @@ class Columns:
         )
         return tuple(sorted(found, key=lambda sighting: sighting[:2]))
 
-    def places(self, rows: slice) -> dict[str, Place]:
-        """Return where each vehicle is that is seen among `rows`."""
-        seen = self.kind[rows] == AT
-        return {
-            self.vehicles[vehicle]: Place(self.rsus[rsu], metres)
-            for vehicle, rsu, metres in zip(
-                *(column[rows][seen].tolist() for column in (self.vehicle, self.rsu, self.metres)),
-                strict=True,
-            )
-        }
+    def places(self, rows: slice) -> Places:
+        """Return where each vehicle is that is seen among `rows`, which are of one time."""
+        at = rows.start + np.flatnonzero(self.kind[rows] == AT)
+        vehicles = [self.vehicles[code] for code in self.vehicle[at].tolist()]
+        if (ordered := sorted(vehicles)) != vehicles:
+            at = at[np.argsort(np.array(vehicles, object))]
+        return Places(ordered, self.rsu[at], self.metres[at], self.rsus)
 
     def trace(self, end: float) -> Trace:
         """Return the same as events and sightings."""
@@ -110,21 +114,67 @@ class Columns:
         return self.time, self.vehicle, self.kind, self.rsu
 
 
+@dataclass(frozen=True, eq=False)
+class Recording:
+    """A `Trace` as columns; equal to another of the same rows.
+
+    Attributes
+    ----------
+    columns : Columns
+    end : float
+        Simulated seconds covered.
+    """
+
+    columns: Columns
+    end: float
+
+    @property
+    def events(self) -> tuple[MobilityEvent, ...]:
+        """The joins and leaves."""
+        return self.columns.events()
+
+    @property
+    def places(self) -> tuple[Sighting, ...]:
+        """Where the members were."""
+        return self.columns.sightings()
+
+    def __eq__(self, other: object) -> bool:
+        """Whether the other one is the same trace."""
+        if not isinstance(other, Recording):
+            return NotImplemented
+        return self.columns.trace(self.end) == other.columns.trace(other.end)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
 class Recorder:
     """Collects the rows of a trace, step by step."""
 
     def __init__(self) -> None:
         self._time, self._metres = array("d"), array("d")
         self._vehicle, self._kind, self._rsu = array("q"), array("q"), array("q")
-        self._vehicles: dict[str, int] = {}
-        self._rsus: dict[str, int] = {}
+        self._vehicles, self._rsus = _Numbering(), _Numbering()
 
     def add(self, step: Step) -> None:
         """Take in the next step."""
         for event in step.events:
-            self._row(event.time, event.vehicle, KINDS.index(event.kind), event.rsu, np.nan)
-        for vehicle, (rsu, metres) in sorted(step.distances.items()):
-            self._row(step.time, vehicle, AT, rsu, metres)
+            self._time.append(event.time)
+            self._vehicle.append(self._vehicles[event.vehicle])
+            self._kind.append(KINDS.index(event.kind))
+            self._rsu.append(self._rsus[event.rsu])
+            self._metres.append(np.nan)
+        places = step.distances
+        if count := len(places):
+            self._time += array("d", (step.time,)) * count
+            self._vehicle.extend(map(self._vehicles.__getitem__, places.vehicles))
+            self._kind += array("q", (AT,)) * count
+            rsu = np.array([self._rsus[name] for name in places.rsus], np.int64)
+            self._rsu.frombytes(rsu[places.rsu].tobytes())
+            self._metres.frombytes(places.metres.tobytes())
+
+    def __len__(self) -> int:
+        """Return how many rows there are so far."""
+        return len(self._time)
 
     def columns(self) -> Columns:
         """Return the rows so far."""
@@ -138,12 +188,13 @@ class Recorder:
             tuple(self._rsus),
         )
 
-    def _row(self, time: float, vehicle: str, kind: int, rsu: str, metres: float) -> None:
-        self._time.append(time)
-        self._vehicle.append(self._vehicles.setdefault(vehicle, len(self._vehicles)))
-        self._kind.append(kind)
-        self._rsu.append(self._rsus.setdefault(rsu, len(self._rsus)))
-        self._metres.append(metres)
+
+class _Numbering(dict[str, int]):
+    """Numbers for names, in the order in which they are first asked for."""
+
+    def __missing__(self, name: str) -> int:
+        self[name] = number = len(self)
+        return number
 
 
 def columns_of(trace: Trace) -> Columns:

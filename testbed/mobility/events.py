@@ -1,16 +1,24 @@
 """What mobility hands to the rest of the testbed: timed membership changes, and distances."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from types import TracebackType
 from typing import Literal, NamedTuple, Protocol, Self
+
+import numpy as np
+import numpy.typing as npt
 
 from testbed.errors import TraceError
 from testbed.streams import Streams
 
 Kind = Literal["join", "leave"]
 Provenance = Mapping[str, str | float | int | None]
+Numbers = npt.NDArray[np.float64]
+Codes = npt.NDArray[np.int64]
+
+_NO_CODES, _NO_NUMBERS = np.zeros(0, np.int64), np.zeros(0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +55,59 @@ class Place(NamedTuple):
 
     rsu: str
     metres: float
+
+
+class Places(Mapping[str, Place]):
+    """Where the members are at one moment: columns, sorted by vehicle, read as a dictionary.
+
+    Of hundreds of places at each step a link asks for a few, so none is an object before.
+
+    Attributes
+    ----------
+    vehicles : sequence of str
+    rsu : array of int, shape (vehicles,)
+        Positions in `rsus`.
+    metres : array of float, shape (vehicles,)
+    rsus : sequence of str
+    """
+
+    __slots__ = ("metres", "rsu", "rsus", "vehicles")
+
+    def __init__(
+        self,
+        vehicles: Sequence[str] = (),
+        rsu: Codes = _NO_CODES,
+        metres: Numbers = _NO_NUMBERS,
+        rsus: Sequence[str] = (),
+    ) -> None:
+        self.vehicles, self.rsu, self.metres, self.rsus = vehicles, rsu, metres, rsus
+
+    @classmethod
+    def of(cls, places: Mapping[str, Place]) -> "Places":
+        """Turn a dictionary into columns."""
+        vehicles = sorted(places)
+        rsus = tuple(dict.fromkeys(place.rsu for place in places.values()))
+        return cls(
+            vehicles,
+            np.array([rsus.index(places[vehicle].rsu) for vehicle in vehicles], np.int64),
+            np.array([places[vehicle].metres for vehicle in vehicles], float),
+            rsus,
+        )
+
+    def __getitem__(self, vehicle: str) -> Place:
+        """Return where a vehicle is."""
+        at = bisect_left(self.vehicles, vehicle)
+        if at == len(self.vehicles) or self.vehicles[at] != vehicle:
+            raise KeyError(vehicle)
+        return Place(self.rsus[self.rsu[at]], float(self.metres[at]))
+
+    def __iter__(self) -> Iterator[str]:
+        """Return the vehicles in order."""
+        return iter(self.vehicles)
+
+    def __len__(self) -> int:
+        """Return how many there are."""
+        return len(self.vehicles)
 
 
 class Sighting(NamedTuple):
@@ -97,13 +158,13 @@ class Step:
         Simulated seconds.
     events : tuple of MobilityEvent
         Leaves before joins, each sorted by vehicle id; all at `time`.
-    distances : mapping of str to Place
+    distances : Places
         Where every member is after the events; empty under ``network``.
     """
 
     time: float
     events: tuple[MobilityEvent, ...]
-    distances: Mapping[str, Place] = field(default_factory=dict)
+    distances: Places = field(default_factory=Places)
 
 
 class MobilitySource(Protocol):

@@ -8,7 +8,8 @@ from itertools import pairwise
 from pathlib import Path
 
 from testbed.errors import TraceError
-from testbed.mobility.events import MobilityEvent, Provenance, Sighting, Trace
+from testbed.mobility.columns import Recorder, Recording
+from testbed.mobility.events import Provenance, Step
 from testbed.mobility.fcd_files import timesteps
 from testbed.mobility.membership import Rule, as_events
 
@@ -46,7 +47,7 @@ class Survey:
 
 def import_fcd(
     path: Path, rule: Rule, needs_positions: bool, domain: str = "", bridge: bool = False
-) -> tuple[Trace, Provenance]:
+) -> tuple[Recording, Provenance]:
     """Turn an FCD file into a trace; times are the file's, SUMO's own stamps.
 
     Parameters
@@ -64,7 +65,7 @@ def import_fcd(
 
     Returns
     -------
-    trace : Trace
+    recording : Recording
         Ends one step after the last timestep.
     facts : mapping
         ``begin``, ``step_length``, and what was repaired, for the trace's header.
@@ -81,15 +82,12 @@ def import_fcd(
     have not arrived.
     """
     survey = _survey(path, bridge)
-    events: list[MobilityEvent] = []
-    places: list[Sighting] = []
+    recorder = Recorder()
 
     def take(time: float, positions: dict[str, tuple[float, float]]) -> None:
         departed, arrived = survey.departed.get(time, []), survey.arrived.get(time, [])
         leaves, joins = rule.update(time, departed, arrived, positions)
-        events.extend(as_events(time, leaves, joins, domain))
-        found = sorted(rule.places().items())
-        places.extend(Sighting(time, vehicle, *place) for vehicle, place in found)
+        recorder.add(Step(time, as_events(time, leaves, joins, domain), rule.places()))
 
     if needs_positions:
         for step in timesteps(path):
@@ -97,8 +95,7 @@ def import_fcd(
     else:
         for time in survey.times:
             take(time, {})
-    trace = Trace(tuple(events), round(survey.times[-1] + survey.step, 6), tuple(places))
-    return trace, {
+    return Recording(recorder.columns(), round(survey.times[-1] + survey.step, 6)), {
         "begin": survey.times[0],
         # A reader takes it that members are seen once in so many seconds.
         "step_length": None if survey.gaps else survey.step,

@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -42,6 +43,7 @@ _COLLIDING = 0x80
 _VARIABLES = (_TIME, _LOADED, _DEPARTED, _TELEPORTS, _ARRIVED, _EXPECTED, _COLLIDING)
 _VEHICLES = 0xA4
 _POSITION = 0x42
+_position = itemgetter(_POSITION)
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,10 +174,10 @@ class Link:
 
     def _read(self) -> Reading:
         seen = self._api.simulation.getSubscriptionResults()
-        positions = {}
+        positions: dict[str, tuple[float, float]] = {}
         for name in self._watched:
             around = self._api.poi.getContextSubscriptionResults(name)
-            positions.update({vehicle: values[_POSITION] for vehicle, values in around.items()})
+            positions.update(zip(around, map(_position, around.values()), strict=True))
         return Reading(
             clock=seen[_TIME],
             expected=seen[_EXPECTED],

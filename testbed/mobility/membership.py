@@ -6,11 +6,12 @@ every back end and can be tested on invented vehicles.
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain, compress, repeat
 from typing import Protocol
 
 import numpy as np
 
-from testbed.mobility.events import MobilityEvent, Place
+from testbed.mobility.events import MobilityEvent, Places
 
 Positions = Mapping[str, tuple[float, float]]
 
@@ -53,7 +54,7 @@ class Rule(Protocol):
     ) -> tuple[set[str], set[str]]:
         """Take in one step; return the vehicles that leave and those that join."""
 
-    def places(self) -> Mapping[str, Place]:
+    def places(self) -> Places:
         """Return where every member is; empty where distance does not matter."""
 
 
@@ -70,12 +71,13 @@ class NetworkRule:
         gone = set(arrived)
         leaves = gone & self._members
         joins = set(departed) - (gone - leaves)
-        self._members = (self._members - leaves) | joins
+        self._members -= leaves
+        self._members |= joins
         return leaves, joins
 
-    def places(self) -> Mapping[str, Place]:
+    def places(self) -> Places:
         """Return nothing: distance does not matter."""
-        return {}
+        return Places()
 
 
 class CoverageRule:
@@ -103,7 +105,7 @@ class CoverageRule:
     ) -> None:
         self._serving = Serving(areas)
         self._minimum_stay, self._grace, self._follow = minimum_stay, grace, follow
-        self._visits: dict[str, Place] = {}
+        self._visits, self._visitors = Places(), set[str]()
         self._began: dict[str, float] = {}  # visits that have not made a member yet
         self._missed: dict[str, float] = {}  # visitors out of sight, since when
 
@@ -114,10 +116,12 @@ class CoverageRule:
 
         A vehicle without a position arrived, is out of reach, or is being teleported by SUMO.
         """
-        seen = served = self._serving.update(positions)
+        seen = self._serving.update(positions)
+        served = here = set(seen.vehicles)
         if self._follow is not None:
-            seen = {name: place for name, place in served.items() if place.rsu == self._follow}
-        hidden = self._visits.keys() - seen.keys()
+            seen = _of_area(seen, self._follow)
+            here = set(seen.vehicles)
+        hidden = self._visitors - here
         gone = {name for name in hidden if name in served or name in arrived} if hidden else hidden
         self._missed = {name: self._missed.get(name, time) for name in hidden - gone}
         over = gone | {
@@ -130,22 +134,33 @@ class CoverageRule:
         leaves = over - self._began.keys()
         for name in over - leaves:
             del self._began[name]
-        self._began.update(dict.fromkeys(seen.keys() - self._visits.keys(), time))
+        self._began.update(dict.fromkeys(here - self._visitors, time))
         joins = {
             name
             for name, since in self._began.items()
-            if name in seen and time - since >= self._minimum_stay - _TOLERANCE
+            if name in here and time - since >= self._minimum_stay - _TOLERANCE
         }
         for name in joins:
             del self._began[name]
-        self._visits = {**kept, **seen} if kept else seen
+        self._visits = Places.of({**kept, **seen}) if kept else seen
+        self._visitors = here | kept.keys()
         return leaves, joins
 
-    def places(self) -> Mapping[str, Place]:
+    def places(self) -> Places:
         """Return where every member is, or was last seen."""
         if not self._began:
             return self._visits
-        return {name: place for name, place in self._visits.items() if name not in self._began}
+        return _among(self._visits, [name not in self._began for name in self._visits])
+
+
+def _of_area(places: Places, rsu: str) -> Places:
+    return _among(places, (places.rsu == places.rsus.index(rsu)).tolist() if places else [])
+
+
+def _among(places: Places, chosen: Sequence[bool]) -> Places:
+    at = np.flatnonzero(chosen)
+    vehicles = list(compress(places.vehicles, chosen))
+    return Places(vehicles, places.rsu[at], places.metres[at], places.rsus)
 
 
 class Serving:
@@ -165,35 +180,31 @@ class Serving:
         self._x, self._y, self._radius, self._reach = np.array(
             [(area.x, area.y, area.radius, area.reach) for area in areas]
         ).T
+        self._numbers = np.arange(len(areas))
         self._factor = 1 + areas[0].hysteresis
         self._served: dict[str, int] = {}
 
-    def update(self, positions: Positions) -> dict[str, Place]:
+    def update(self, positions: Positions) -> Places:
         """Return the places of the vehicles that are covered now."""
         if not positions:
             self._served = {}
-            return {}
-        vehicles = list(positions)
-        x, y = np.array(list(positions.values())).T
-        distance = np.hypot(x[:, None] - self._x, y[:, None] - self._y)
-        area = np.array([self._served.get(vehicle, -1) for vehicle in vehicles])
-        old = np.flatnonzero(area >= 0)
-        own = old, area[old]
-        covered = distance <= self._radius
-        covered[own] = distance[own] <= self._reach[own[1]]
+            return Places()
+        vehicles = sorted(positions)
+        flat = chain.from_iterable(map(positions.__getitem__, vehicles))
+        x, y = np.fromiter(flat, float, 2 * len(vehicles)).reshape(-1, 2, 1).swapaxes(0, 1)
+        distance = np.hypot(x - self._x, y - self._y)
+        before = np.fromiter(map(self._served.get, vehicles, repeat(-1)), int, len(vehicles))
+        own = before[:, None] == self._numbers
+        covered = distance <= np.where(own, self._reach, self._radius)
         # A served vehicle changes only to what is nearer by more than the hysteresis.
-        weighed = distance.copy()
-        weighed[own] /= self._factor
-        weighed[~covered] = np.inf
-        area = weighed.argmin(axis=1)
-        inside = np.flatnonzero(covered.any(axis=1))
-        area = area[inside]
-        metres = np.round(distance[inside, area], 2).tolist()
-        names = [vehicles[index] for index in inside]
-        indices = area.tolist()
-        self._served = dict(zip(names, indices, strict=True))
-        rsus = [self._names[index] for index in indices]
-        return dict(zip(names, map(Place, rsus, metres), strict=True))
+        weighed = np.where(own, distance / self._factor, distance)
+        area = np.where(covered, weighed, np.inf).argmin(axis=1)
+        inside = covered.any(axis=1)
+        at = np.flatnonzero(inside)
+        area = area[at]
+        names = list(compress(vehicles, inside.tolist()))
+        self._served = dict(zip(names, area.tolist(), strict=True))
+        return Places(names, area, np.round(distance[at, area], 2), self._names)
 
 
 def as_events(

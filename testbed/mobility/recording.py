@@ -1,14 +1,13 @@
 """Writing traffic to trace files."""
 
 import hashlib
-from collections.abc import Mapping
 from pathlib import Path
 
 from testbed.config.schema import MobilityConfig
 from testbed.errors import ScenarioError
 from testbed.mobility import coverage
-from testbed.mobility.columns import Recorder
-from testbed.mobility.events import Provenance
+from testbed.mobility.columns import Recorder, Recording
+from testbed.mobility.events import Provenance, Trace
 from testbed.mobility.fcd import import_fcd
 from testbed.mobility.lists import import_list, is_list
 from testbed.mobility.scenarios import find
@@ -73,7 +72,8 @@ def import_file(
     ResultsError
         If the trace cannot be written.
     """
-    facts: Mapping[str, str | float | int | None]
+    trace: Trace | Recording
+    facts: Provenance
     if is_list(source):
         trace, facts = import_list(source)
         facts = {**facts, "source": "list"}

@@ -5,7 +5,7 @@ from testbed.mobility.events import MobilitySource
 
 
 def open_source(config: MobilityConfig, seed: int) -> MobilitySource:
-    """Open live traffic, a recorded trace, or traffic drawn at random.
+    """Open live traffic, a recorded trace, traffic drawn at random, or a schedule.
 
     Parameters
     ----------
@@ -31,6 +31,10 @@ def open_source(config: MobilityConfig, seed: int) -> MobilitySource:
         from testbed.mobility.generator import GeneratedSource
 
         return GeneratedSource(config, seed)
+    if config.source == "schedule":
+        from testbed.mobility.schedule import ScheduledSource
+
+        return ScheduledSource(config, seed)
     from testbed.mobility.live import SumoSource
 
     return SumoSource(config, seed)

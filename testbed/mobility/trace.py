@@ -21,14 +21,13 @@ from testbed.errors import TraceError
 from testbed.mobility.columns import (
     AT,
     KINDS,
-    Codes,
     Columns,
-    Numbers,
+    Recording,
     check,
     columns_of,
     encoded,
 )
-from testbed.mobility.events import Provenance, Trace, check_order
+from testbed.mobility.events import Codes, Numbers, Provenance, Trace, check_order
 
 PLAIN = ("time", "vehicle", "kind")
 LOCATED = (*PLAIN, "rsu", "distance")
@@ -37,13 +36,13 @@ _METADATA = b"testbed.trace"
 _MAGIC = {b"PAR1": (".parquet",), b"\x1f\x8b": (".gz",), b"<": (".xml",)}
 
 
-def write_trace(path: Path, trace: Trace, provenance: Provenance) -> None:
+def write_trace(path: Path, trace: Trace | Recording, provenance: Provenance) -> None:
     """Write `trace` as CSV, or as Parquet when the file is called ``*.parquet``.
 
     Parameters
     ----------
     path : Path
-    trace : Trace
+    trace : Trace or Recording
     provenance : mapping
         What the events were made from; a source's `provenance`.
 
@@ -54,8 +53,12 @@ def write_trace(path: Path, trace: Trace, provenance: Provenance) -> None:
     ResultsError
         If the file cannot be written.
     """
-    check_order(trace.events)
-    write_columns(path, columns_of(trace), {**provenance, "end": trace.end})
+    if isinstance(trace, Recording):
+        columns = trace.columns
+    else:
+        check_order(trace.events)
+        columns = columns_of(trace)
+    write_columns(path, columns, {**provenance, "end": trace.end})
 
 
 def write_columns(path: Path, columns: Columns, header: Provenance) -> None:

@@ -8,13 +8,14 @@ A vehicle that has left keeps the place where it was last seen, as though it sto
 """
 
 from collections.abc import Iterable, Mapping
+from functools import cache, partial
 from typing import Literal
 
 import simpy
 
 from testbed.config.schema import Experiment
-from testbed.mobility import MobilityEvent, Place
-from testbed.network import Cell, Draw, Radio, draw
+from testbed.mobility import MobilityEvent, Place, Places
+from testbed.network import Cell, Radio, draw
 from testbed.network.sharing import Policy
 from testbed.simulation.clock import duration
 from testbed.streams import Streams
@@ -51,7 +52,8 @@ class Air:
         self, env: simpy.Environment, experiment: Experiment, streams: Streams, located: bool
     ) -> None:
         config = experiment.network
-        self._env, self._streams = env, streams
+        self._env = env
+        self._draw = cache(partial(draw, streams))
         self._shared = located
         self._policy: Policy = config.sharing if self._shared else "none"
         self._slots = config.slots
@@ -60,23 +62,23 @@ class Air:
             "down": Radio.from_config(config, downlink=True),
         }
         self._cells: dict[tuple[str, Way], Cell] = {}
-        self._places: dict[str, Place] = {}
+        self._places = Places()
+        self._gone: dict[str, Place | None] = {}
         self._visits: dict[str, int] = {}
-        self._gone: set[str] = set()
         self._over = False
         self.latency = duration(config.latency_ms / 1e3)
 
-    def follow(self, events: Iterable[MobilityEvent], distances: Mapping[str, Place]) -> None:
+    def follow(self, events: Iterable[MobilityEvent], distances: Places) -> None:
         """Take in a step: each join begins a visit, and members are where they were seen."""
         if not self._shared:
             return
         for event in events:
             if event.kind == "join":
                 self._visits[event.vehicle] = self._visits.get(event.vehicle, 0) + 1
-                self._gone.discard(event.vehicle)
+                self._gone.pop(event.vehicle, None)
             else:
-                self._gone.add(event.vehicle)
-        self._places.update(distances)
+                self._gone[event.vehicle] = self._places.get(event.vehicle)
+        self._places = distances
 
     def end(self) -> None:
         """Say that nobody will move any more."""
@@ -88,7 +90,7 @@ class Air:
 
     def cell(self, vehicle: str, way: Way) -> Cell:
         """Return the cell a vehicle sends or receives in."""
-        place = self._places.get(vehicle)
+        place = self._place(vehicle)
         key = place.rsu if place else "", way
         if key not in self._cells:
             self._cells[key] = Cell(self._env, self._policy, self._slots)
@@ -97,11 +99,14 @@ class Air:
     def rate(self, vehicle: str, way: Way) -> float:
         """Return the bits per second a vehicle would have alone; 0 where nothing gets through."""
         radio = self._radios[way]
-        place = self._places.get(vehicle)
-        return radio.rate(place.metres, self._draw(vehicle, place.rsu)) if place else radio.peak
+        place = self._place(vehicle)
+        if place is None:
+            return radio.peak
+        visit = self._visits.get(vehicle, 0)
+        return radio.rate(place.metres, self._draw(place.rsu, vehicle, visit))
 
-    def _draw(self, vehicle: str, rsu: str) -> Draw:
-        return draw(self._streams, rsu, vehicle, self._visits.get(vehicle, 0))
+    def _place(self, vehicle: str) -> Place | None:
+        return self._gone[vehicle] if vehicle in self._gone else self._places.get(vehicle)
 
     def broadcast(self, vehicles: Iterable[str], size: int) -> int:
         """Return the microseconds in which `size` bytes reach everybody.

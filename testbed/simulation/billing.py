@@ -26,6 +26,8 @@ class Step:
         Wall-clock seconds of the real computation.
     reused : bool
     result : {"ok", "unusable", "lost", "unconverged"}
+    round : int
+        Of training within the request; 0 where a method has none.
     """
 
     vehicle: str
@@ -38,6 +40,7 @@ class Step:
     measured: float | None = None
     reused: bool = False
     result: Result = "ok"
+    round: int = 0
 
 
 @dataclass(frozen=True)
@@ -73,6 +76,7 @@ class Account:
                 kind=kind,
                 vehicle=step.vehicle,
                 phase=step.phase,
+                round=step.round,
                 t_start=seconds(step.start),
                 t_end=seconds(step.end),
                 compute_s_measured=step.measured if self.measured else None,

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeVar
 
 import simpy
@@ -11,15 +11,17 @@ from testbed.editing.clients import Client, normal_form
 from testbed.editing.fsosa import Diagnostics, Parameters
 from testbed.editing.methods import EditState, Method
 from testbed.editing.orders import Fuse, Order, Train, Tune, Work
+from testbed.editing.storage import storage_bytes
 from testbed.errors import EditError, ScenarioError
 from testbed.execution import Executor
-from testbed.fusion.fsosa import Projection, fuse
+from testbed.fusion.rules import Rule, network_of
 from testbed.learning.acceptance import Unusable, accept, inspect, inspect_model
 from testbed.learning.blocks import State as Model
 from testbed.learning.blocks import blocks
-from testbed.learning.client import Task, score
+from testbed.learning.client import Session, Task, score
 from testbed.learning.contribution import Contribution
 from testbed.learning.evaluation import Score
+from testbed.learning.statistics import kind_of, like
 from testbed.ledger import COORDINATOR, EVERYONE, Ledger, LedgerRow
 from testbed.ledger.rows import Phase, RequestKind, Result
 from testbed.simulation.billing import Account, Step
@@ -68,7 +70,8 @@ class Coordinator:
         The clients' work.
     account : Account
     method : Method
-    projection : Projection
+    rule : Rule
+        Of the method.
     handling : {"sequential", "batch"}
         Whether requests that wait together are handled one by one or as one change.
     ledger : Ledger
@@ -92,7 +95,7 @@ class Coordinator:
     jobs: Jobs
     account: Account
     method: Method
-    projection: Projection
+    rule: Rule
     handling: Literal["sequential", "batch"]
     ledger: Ledger = field(default_factory=Ledger)
     metrics: list[Metric] = field(default_factory=list)
@@ -102,6 +105,7 @@ class Coordinator:
     watch: Callable[[Sequence[LedgerRow]], None] = lambda rows: None
     _made: set[int] = field(default_factory=set)
     _score: Score = field(init=False)
+    _stored: int = 0
 
     def __post_init__(self) -> None:
         self._queue: simpy.Store = simpy.Store(self.env)
@@ -159,6 +163,8 @@ class Coordinator:
         # Work whose result was refused does not make a new model.
         triggered = self.state is None or state.fused is not self.state.fused
         self.state = state
+        if triggered:
+            self._stored = storage_bytes(state)
         yield from self._release(steps, state.population, triggered)
         if triggered:
             self._score = self._evaluate(state.fused.model, steps)
@@ -221,26 +227,38 @@ class Coordinator:
     def _execute(self, order: Order, number: int, steps: Steps) -> Events:
         match order:
             case Train(clients):
-                trained = self.executor.train([client.partition for client in clients])
-                sent = [accept(one.contribution, self._inspect) for one in trained]
+                parts = [client.partition for client in clients]
+                trained = self.executor.train(parts, self.rule.statistic)
+                sent = [
+                    accept(one.contribution, self._inspection(part))
+                    for part, one in zip(parts, trained, strict=True)
+                ]
                 wanted = [
                     self._training(client, one.train_s, one.fisher_s, _useless(upload))
                     for client, one, upload in zip(clients, trained, sent, strict=True)
                 ]
                 lost = yield from self.jobs.work_on(wanted, steps)
                 return self._usable(dict(zip(clients, sent, strict=True)), lost, number)
-            case Tune(clients, model):
-                tuned = self.executor.tune([client.partition for client in clients], model)
+            case Tune(clients, given, epochs, turn, optimiser):
+                model = self.task.initial if given is None else given
+                clients = tuple(dict.fromkeys(clients))
+                session = Session(epochs, turn, optimiser)
+                tuned = self.executor.tune(
+                    [client.partition for client in clients], model, session
+                )
                 models = [accept(one.model, self._inspect_model) for one in tuned]
                 wanted = [
-                    self._tuning(client, one.train_s, _useless(upload))
+                    self._tuning(client, one.train_s, session, _useless(upload))
                     for client, one, upload in zip(clients, tuned, models, strict=True)
                 ]
-                lost = yield from self.jobs.work_on(wanted, steps)
+                done: Steps = []
+                lost = yield from self.jobs.work_on(wanted, done)
+                steps.extend(replace(step, round=turn) for step in done)
                 return self._usable(dict(zip(clients, models, strict=True)), lost, number)
             case Fuse(contributions):
                 begin = time.perf_counter()
-                fused = fuse(contributions, blocks(self.task.model), self.projection)
+                rng = self.task.streams.rng("fusion")
+                fused = self.rule.fuse(contributions, network_of(self.task), rng)
                 took = time.perf_counter() - begin
                 micros = self.costs.solve(len(contributions), took)
                 met = all(solve.converged for solve in fused.solves.values())
@@ -252,9 +270,11 @@ class Coordinator:
                 )
                 return fused
 
-    def _inspect(self, sent: Contribution) -> str | None:
-        task = self.task
-        return inspect(sent, blocks(task.model), task.initial, task.kind)
+    def _inspection(self, part: int) -> Callable[[Contribution], str | None]:
+        """Return the check of what the client of a partition sends."""
+        task, statistic = self.task, self.rule.statistic
+        kind, extra = kind_of(task, statistic), like(task, part, statistic).extra
+        return lambda sent: inspect(sent, blocks(task.model), task.initial, kind, extra)
 
     def _inspect_model(self, sent: Model) -> str | None:
         return inspect_model(sent, self.task.initial)
@@ -268,11 +288,12 @@ class Coordinator:
         self._made.add(client.partition)
         return Assignment(client, stages, reused, useless)
 
-    def _tuning(self, client: Client, train_s: float, useless: Phase | None) -> Assignment:
+    def _tuning(
+        self, client: Client, train_s: float, session: Session, useless: Phase | None
+    ) -> Assignment:
         """Ask for a model made from the present one, which nobody could prepare or keep."""
-        return Assignment(
-            client, self.costs.tuning(client, train_s), useless=useless, repeatable=False
-        )
+        stages = self.costs.tuning(client, train_s, session)
+        return Assignment(client, stages, useless=useless, repeatable=False)
 
     def _release(self, steps: Steps, population: Sequence[Client], triggered: bool) -> Events:
         """Send the model to every active client, see `Air.broadcast`.
@@ -324,6 +345,7 @@ class Coordinator:
                     subset_changed=bool(diagnostics and (diagnostics.evicted or replaced)),
                     replaced=replaced,
                     triggered=triggered,
+                    server_bytes=self._stored,
                     accuracy=self._score.accuracy,
                     loss=self._score.loss,
                     iterations=max((solve.iterations for solve in solves), default=0),

@@ -6,10 +6,11 @@ from functools import partial
 
 from testbed.config import Experiment
 from testbed.editing.clients import Client
-from testbed.learning.blocks import blocks
-from testbed.learning.client import Task
-from testbed.learning.contribution import contribution_bytes, serialise_model
-from testbed.learning.flops import fisher_flops, solve_flops, training_flops
+from testbed.fusion.rules import Rule, network_of
+from testbed.learning.client import ONE_SHOT, Session, Task
+from testbed.learning.contribution import serialise_model
+from testbed.learning.flops import CURVATURE_PASSES, training_flops
+from testbed.learning.statistics import statistic_bytes, statistic_flops
 from testbed.ledger.rows import Phase
 from testbed.network import Device, device_of
 from testbed.simulation.clock import duration
@@ -33,8 +34,10 @@ class Costs:
         Contributions are made before the visit in which they are asked for.
     device : callable
         The computer of a vehicle, by its name.
-    model_bytes, contribution_bytes : int
-        Serialised sizes of a model and of a contribution.
+    model_bytes : int
+        Serialised size of a model.
+    contribution_bytes : callable
+        (partition) -> serialised size of a contribution.
     """
 
     measured: bool
@@ -42,10 +45,11 @@ class Costs:
     device: Callable[[str], Device]
     server: Device
     model_bytes: int
-    contribution_bytes: int
+    contribution_bytes: Callable[[int], int]
+    epochs: int
     training: Mapping[int, int]
     fisher: Mapping[int, int]
-    solve_per_member: int
+    solve_flops: Callable[[int], int]
 
     def contribution(self, client: Client, train_s: float, fisher_s: float) -> tuple[Stage, ...]:
         """Return the stages of a contribution; of a prepared one only the upload is left.
@@ -56,21 +60,25 @@ class Costs:
         train_s, fisher_s : float
             Measured seconds of its training and of its Fisher.
         """
-        upload = Stage("upload", self.contribution_bytes * _BITS, "up")
+        size = self.contribution_bytes(client.partition)
+        upload = Stage("upload", size * _BITS, "up")
         if self.prepared:
             return (upload,)
-        return (
-            self._download(),
-            self._work("train", client, self.training, train_s),
-            self._work("fisher", client, self.fisher, fisher_s),
-            upload,
-        )
+        work = [self._work("train", client, self.training, train_s)]
+        if self.fisher[client.partition]:
+            work.append(self._work("fisher", client, self.fisher, fisher_s))
+        return (self._download(), *work, upload)
 
-    def tuning(self, client: Client, train_s: float) -> tuple[Stage, ...]:
-        """Return the stages of training the released model further."""
+    def tuning(
+        self, client: Client, train_s: float, session: Session = ONE_SHOT
+    ) -> tuple[Stage, ...]:
+        """Return the stages of training a model further, for the epochs of a session."""
+        epochs = self.epochs if session.epochs is None else session.epochs
+        passes = epochs * (CURVATURE_PASSES if session.optimiser == "curvature" else 1)
+        flops = {client.partition: self.training[client.partition] * passes // self.epochs}
         return (
             self._download(),
-            self._work("train", client, self.training, train_s),
+            self._work("train", client, flops, train_s),
             Stage("upload", self.model_bytes * _BITS, "up"),
         )
 
@@ -85,29 +93,26 @@ class Costs:
         return Stage(phase, micros, measured=measured_s)
 
     def solve(self, members: int, measured_s: float) -> int:
-        """Microseconds the coordinator projects `members` contributions."""
-        modelled = self.server.seconds(self.solve_per_member * members)
+        """Microseconds the coordinator fuses `members` contributions."""
+        modelled = self.server.seconds(self.solve_flops(members))
         return duration(measured_s if self.measured else modelled)
 
 
-def costs(experiment: Experiment, task: Task) -> Costs:
-    """Work out the costs of a run."""
-    classes, epochs = len(task.dataset.classes), task.recipe.epochs
+def costs(experiment: Experiment, task: Task, rule: Rule) -> Costs:
+    """Work out the costs of a run whose uploads are fused by `rule`."""
+    epochs, statistic = task.recipe.epochs, rule.statistic
     sizes = {part: len(chosen) for part, chosen in enumerate(task.parts)}
     training = training_flops(task.model, task.shape, samples=1, epochs=epochs)
-    fisher = fisher_flops(task.model, task.shape, 1, classes, task.kind, task.estimator)
+    fisher = statistic_flops(task, statistic)
     return Costs(
         measured=experiment.time.mode == "measured",
         prepared=experiment.work.when == "prepared",
         device=partial(device_of, experiment.device, task.streams),
         server=Device.from_config(experiment.server),
         model_bytes=len(serialise_model(task.initial)),
-        contribution_bytes=contribution_bytes(
-            task.initial, blocks(task.model), task.kind, task.upload
-        ),
+        contribution_bytes=statistic_bytes(task, statistic),
+        epochs=epochs,
         training={part: training * size for part, size in sizes.items()},
         fisher={part: fisher * size for part, size in sizes.items()},
-        solve_per_member=solve_flops(
-            task.model, 1, task.kind, experiment.server.billed_iterations
-        ),
+        solve_flops=partial(rule.flops, network_of(task)),
     )

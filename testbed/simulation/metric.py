@@ -29,6 +29,8 @@ class Metric:
         Members of the subset that were replaced.
     triggered : bool
         The released model changed.
+    server_bytes : int
+        Serialised size of everything the coordinator keeps after the request.
     accuracy, loss : float
         Of the released model on the test set: share of correct labels, mean cross-entropy.
     iterations : int
@@ -52,6 +54,7 @@ class Metric:
     subset_changed: bool
     replaced: int
     triggered: bool
+    server_bytes: int
     accuracy: float
     loss: float
     iterations: int

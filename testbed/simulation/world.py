@@ -9,13 +9,14 @@ import simpy
 from testbed.config import Experiment, spec_hash, subset_size
 from testbed.editing.fsosa import Parameters
 from testbed.editing.methods import METHODS
+from testbed.editing.rounds import Rounds
 from testbed.errors import ConfigError, ScenarioError
 from testbed.execution import Executor
-from testbed.fusion.fsosa import Projection
+from testbed.fusion.rules import rule
 from testbed.learning.blocks import State
 from testbed.learning.client import Task
 from testbed.ledger import TARIFFS, LedgerRow
-from testbed.mobility import MobilityEvent, MobilitySource, Sighting, Step, Trace
+from testbed.mobility import MobilityEvent, MobilitySource, Recorder, Recording, Step
 from testbed.simulation.air import Air
 from testbed.simulation.billing import Account
 from testbed.simulation.clock import Moment, micros, seconds
@@ -41,7 +42,7 @@ class Outcome:
     metrics : tuple of Metric
     model : mapping of str to Tensor
         The model released last.
-    trace : Trace
+    trace : Recording
         The membership events that were used, before participation, and where members were.
     population_initial, subset_size : int
         M0 and P; M0 counts clients whose first contribution was refused.
@@ -56,7 +57,7 @@ class Outcome:
     ledger: tuple[LedgerRow, ...]
     metrics: tuple[Metric, ...]
     model: State
-    trace: Trace
+    trace: Recording
     population_initial: int
     subset_size: int
     counts: Mapping[str, int]
@@ -74,8 +75,7 @@ class World:
     executor: Executor
     source: MobilitySource
     observer: Observer = ignore
-    events: list[MobilityEvent] = field(default_factory=list)
-    sightings: list[Sighting] = field(default_factory=list)
+    recorder: Recorder = field(default_factory=Recorder)
     covered: float = 0.0
     parameters: Parameters | None = None
     _initial: int = 0
@@ -105,11 +105,15 @@ class World:
         self._ends_at_once = not located and experiment.work.departure == "finish"
         # A hand-written trace may say anything here.
         density = self.source.provenance.get("density")
+        method = METHODS[self.method]
+        by = rule(
+            method.rule, experiment.fusion, experiment.fisher, experiment.server.billed_iterations
+        )
         self.coordinator = Coordinator(
             env=self.env,
             task=self.task,
             executor=self.executor,
-            costs=costs(experiment, self.task),
+            costs=costs(experiment, self.task, by),
             jobs=self.jobs,
             account=Account(
                 run=f"{self.method}-{spec_hash(experiment, self.method)}",
@@ -119,8 +123,8 @@ class World:
                 density=float(density) if isinstance(density, int | float) else None,
                 measured=experiment.time.mode == "measured",
             ),
-            method=METHODS[self.method],
-            projection=Projection.from_config(experiment.fusion),
+            method=method,
+            rule=by,
             handling=editing.handling,
             watch=self._count,
         )
@@ -145,7 +149,7 @@ class World:
             ledger=self.coordinator.ledger.rows,
             metrics=tuple(self.coordinator.metrics),
             model=self.coordinator.state.fused.model,
-            trace=Trace(tuple(self.events), end=self.covered, places=tuple(self.sightings)),
+            trace=Recording(self.recorder.columns(), self.covered),
             population_initial=self._initial,
             subset_size=self.parameters.size,
             counts={
@@ -207,11 +211,7 @@ class World:
 
     def _follow(self, step: Step) -> None:
         """Take in one step of the traffic."""
-        self.events.extend(step.events)
-        self.sightings.extend(
-            Sighting(step.time, vehicle, *place)
-            for vehicle, place in sorted(step.distances.items())
-        )
+        self.recorder.add(step)
         self.covered = step.time
         self.air.follow(step.events, step.distances)
         if self.proxy:
@@ -249,11 +249,13 @@ class World:
                 "(P = 0); raise editing.rho or let more vehicles take part"
             )
         self._initial = len(population)
-        self.parameters = Parameters(size, self.experiment.editing.below_subset)
+        experiment = self.experiment
+        rounds = Rounds.from_config(experiment.rounds, experiment.learning.epochs)
+        self.parameters = Parameters(size, experiment.editing.below_subset, rounds)
         self._coordinating = self.env.process(self.coordinator.run(population, self.parameters))
 
     def _never_started(self) -> ScenarioError:
-        if not self.events:
+        if not self.recorder:
             return ScenarioError(
                 f"no vehicle ever joined in {self.covered:g} simulated seconds; "
                 "check the scenario's demand, the RSU position and mobility.membership"

@@ -20,7 +20,7 @@ from testbed.execution.executor import Serial, Trained, Tuned
 from testbed.experiments.run import cells, run
 from testbed.learning.acceptance import Unusable
 from testbed.learning.blocks import State as Model
-from testbed.learning.client import Task
+from testbed.learning.client import ONE_SHOT, Session, Task
 from testbed.learning.contribution import serialise_model
 from testbed.mobility import MobilityEvent, Trace, open_source, write_trace
 from testbed.simulation.world import World
@@ -44,17 +44,19 @@ class Watched:
     initial: Model
     fragments: dict[int, tuple[Fragment, ...]] = field(default_factory=dict)
 
-    def train(self, parts: Sequence[int]) -> list[Trained]:
+    def train(self, parts: Sequence[int], statistic: str = "fisher") -> list[Trained]:
         """See `testbed.execution.executor.Executor`."""
-        trained = self.inner.train(parts)
+        trained = self.inner.train(parts, statistic)
         for part, one in zip(parts, trained, strict=True):
             if not isinstance(one.contribution, Unusable):
                 self.fragments[part] = fragments(one.contribution, self.initial)
         return trained
 
-    def tune(self, parts: Sequence[int], start: Model) -> list[Tuned]:
+    def tune(
+        self, parts: Sequence[int], start: Model, session: Session = ONE_SHOT
+    ) -> list[Tuned]:
         """See `testbed.execution.executor.Executor`."""
-        return self.inner.tune(parts, start)
+        return self.inner.tune(parts, start, session)
 
 
 @dataclass

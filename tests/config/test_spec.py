@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from testbed.config import Experiment, canonical, load, spec_hash
 from testbed.config.spec import differences, keys
 
-DEFAULT_HASH = "ad83cca3"
+DEFAULT_HASH = "34f703dc"
 
 
 def test_the_hash_of_the_defaults_is_pinned():
@@ -44,6 +44,7 @@ CHOICES = {
     "mobility.source": "trace",
     "mobility.trace": "t.csv",
     "mobility.arrivals.stay": "log-normal",
+    "mobility.schedule.kind": "mixed",
     "mobility.membership": "rsu",
     "mobility.rsu.x": 1.0,
     "mobility.rsu.y": 1.0,
@@ -61,8 +62,12 @@ CHOICES = {
     "clients.initial": 9,
     "data.name": "mnist",
     "data.path": "d",
+    "data.limit": 500,
+    "data.test_limit": 500,
+    "data.users": 0.5,
     "data.partition": "iid",
     "learning.model": "lenet",
+    "learning.device": "cpu",
     "fisher.kind": "diagonal",
     "fisher.estimator": "sampled",
     "fisher.upload": "half",
@@ -94,7 +99,9 @@ COMPANIONS = {
     "mobility.rsu.x": ["mobility.rsu.y=2"],
     "mobility.rsu.y": ["mobility.rsu.x=2"],
 }
-DECISIVE = [key for key in keys() if key.split(".")[0] not in ("name", "seeds", "execution")]
+DECISIVE = [
+    key for key in keys() if key.split(".")[0] not in ("name", "scale", "seeds", "execution")
+]
 
 
 def another(key: str) -> object:
@@ -137,8 +144,8 @@ def test_canonical_is_sorted_compact_and_reads_back():
     experiment = load(None, ["data.path=a/b", "seeds=3,1", "learning.lr=0.1"])
     text = canonical(experiment)
     assert (
-        '"data":{"alpha":0.5,"minimum":2,"name":"digits","partition":"dirichlet","path":"a/b"'
-        in text
+        '"data":{"alpha":0.5,"holdout":0.1,"limit":null,"minimum":2,"name":"digits",'
+        '"partition":"dirichlet","path":"a/b"' in text
     )
     assert '"lr":0.1,' in text
     assert text.startswith('{"clients":{"initial":null,"pool":100},')
@@ -211,6 +218,6 @@ def test_differences_with_a_key_of_another_version():
 
 
 def test_keys_are_dotted_leaves():
-    assert list(keys())[:2] == ["name", "mobility.source"]
+    assert list(keys())[:2] == ["name", "scale"]
     assert "mobility.rsu.radius" in keys()
     assert "mobility.rsu" not in keys()

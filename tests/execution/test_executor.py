@@ -97,7 +97,7 @@ def test_serial_work_is_done_once(task: Task, monkeypatch: pytest.MonkeyPatch) -
     executor = Serial(task)
     executor.train([6, 1, 6])
     executor.train([1, 2])
-    assert done == [6, 1, 2]
+    assert done == [1, 6, 2]
 
 
 @pytest.mark.parametrize("kind", ["serial", "processes"])

@@ -28,21 +28,21 @@ from testbed.execution import executor
 from testbed.learning.contribution import deserialise, serialise
 
 train, inform, answer, model = (
-    executor.train_client, executor.inform, executor._train, executor._tune
+    executor.train_client, executor.contribute, executor._inform, executor._tune
 )
 NAN, BENT, TRAINING, FISHER = 3, 4, 5, 6
 
 
-def train_client(task, part, start):
+def train_client(task, part, start, session):
     if part == TRAINING and task.recipe.lr:  # the warm-up stands still
         raise FloatingPointError("overflow")
-    return train(task, part, start)
+    return train(task, part, start, session)
 
 
-def inform_client(task, part, state):
+def inform_client(task, part, state, statistic):
     if part == FISHER:
         torch.linalg.cholesky(-torch.eye(2))
-    return inform(task, part, state)
+    return inform(task, part, state, statistic)
 
 
 def spoilt(part, message):
@@ -64,18 +64,19 @@ def changed(message, change):
     return serialise(sent)
 
 
-def answered(task, part):
-    message, *seconds = answer(task, part)
+def answered(task, part, state, statistic):
+    message, *seconds = answer(task, part, state, statistic)
     return spoilt(part, message), *seconds
 
 
-def tuned(task, part, start):
-    message, seconds = model(task, part, start)
-    return message[:-1] if part == 0 else message, seconds
+def tuned(task, part, start, session):
+    message, seconds = model(task, part, start, session)
+    first = start is task.initial
+    return message[:-1] if part == 0 and not first else message, seconds
 
 
-executor.train_client, executor.inform = train_client, inform_client
-executor._train, executor._tune = answered, tuned
+executor.train_client, executor.contribute = train_client, inform_client
+executor._inform, executor._tune = answered, tuned
 
 if __name__ == "__main__":
     from testbed.cli import main
@@ -231,8 +232,9 @@ def task() -> Task:
 
 @pytest.mark.parametrize("cut", [0, 7, 8, 100, -8, -1])
 def test_whatever_is_cut_off_a_message_is_told(task: Task, cut: int) -> None:
-    trained, _, _ = executor_module._train(task, 0)
-    tuned, _ = executor_module._tune(task, 0, task.initial)
+    tuned, _ = executor_module._train(task, 0)
+    assert isinstance(tuned, bytes)
+    trained, _ = executor_module._inform(task, 0, deserialise_model(tuned), "fisher")
     for message, read in ((trained, deserialise), (tuned, deserialise_model)):
         assert isinstance(message, bytes)
         with pytest.raises(FusionError, match=r"^not a (contribution|model) message: "):
@@ -250,7 +252,7 @@ def test_only_numbers_make_a_departure(task: Task, monkeypatch: pytest.MonkeyPat
         def inform(*_: object) -> Contribution:
             raise error
 
-        monkeypatch.setattr(executor_module, "inform", inform)
+        monkeypatch.setattr(executor_module, "contribute", inform)
         return Serial(task)
 
     for error in (ZeroDivisionError("x"), ValueError("a\n  b"), RuntimeError("svd")):

@@ -8,7 +8,7 @@ from worlds import Ran, at, executor_of, quick
 
 from testbed.config import Experiment
 from testbed.ledger import LedgerRow
-from testbed.mobility import MobilityEvent, Place, Step
+from testbed.mobility import MobilityEvent, Place, Places, Step
 from testbed.simulation.world import World
 
 
@@ -26,7 +26,7 @@ def seen(text: str) -> dict[float, dict[str, Place]]:
 
 @dataclass
 class Scripted:
-    """Events and places as a mobility source, one step for each distinct time."""
+    """Events and places as a mobility source; members stay where they were last seen."""
 
     events: Sequence[MobilityEvent]
     places: dict[float, dict[str, Place]] = field(default_factory=dict)
@@ -38,11 +38,15 @@ class Scripted:
 
     def steps(self) -> Iterator[Step]:
         times = {event.time for event in self.events} | self.places.keys()
+        members: set[str] = set()
+        known: dict[str, Place] = {}
         for time in sorted(times):
+            events = tuple(event for event in self.events if event.time == time)
+            known |= self.places.get(time, {})
+            for event in events:
+                (members.add if event.kind == "join" else members.remove)(event.vehicle)
             yield Step(
-                time,
-                tuple(event for event in self.events if event.time == time),
-                self.places.get(time, {}),
+                time, events, Places.of({name: known[name] for name in members & known.keys()})
             )
 
 

@@ -272,7 +272,7 @@ def test_every_method_sees_the_same_requests(request: pytest.FixtureRequest, kin
         for method, one in runs.items()
     }
     assert seen["fsosa"] == seen["retrain"] == seen["finetune"]
-    assert len({runs[method].outcome.trace for method in METHODS}) == 1
+    assert len({runs[method].outcome.trace.events for method in METHODS}) == 1
 
 
 def test_every_method_starts_from_the_same_model(ran: Mapping[str, Ran]) -> None:

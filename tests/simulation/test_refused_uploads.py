@@ -13,6 +13,7 @@ from testbed.editing.clients import Client
 from testbed.errors import EditError, ScenarioError
 from testbed.execution import Executor
 from testbed.execution.executor import Trained, Tuned
+from testbed.learning.client import ONE_SHOT
 from testbed.learning.contribution import Contribution
 from testbed.learning.factors import Diagonal, Kronecker
 from testbed.simulation.coordinator import Refusal
@@ -32,19 +33,21 @@ class Spoiling:
     spoil: Spoil
     asked: list[int] = field(default_factory=list)
 
-    def train(self, parts: Sequence[int]) -> list[Trained]:
+    def train(self, parts: Sequence[int], statistic: str = "fisher") -> list[Trained]:
         self.asked += parts
         return [
             replace(one, contribution=self.spoil(one.contribution)) if part in self.bad else one
-            for part, one in zip(parts, self.inner.train(parts), strict=True)
+            for part, one in zip(parts, self.inner.train(parts, statistic), strict=True)
         ]
 
-    def tune(self, parts: Sequence[int], start: Mapping[str, torch.Tensor]) -> list[Tuned]:
+    def tune(
+        self, parts: Sequence[int], start: Mapping[str, torch.Tensor], session=ONE_SHOT
+    ) -> list[Tuned]:
         return [
             replace(one, model=infinite(Contribution(1, one.model, {})).model)
             if part in self.bad
             else one
-            for part, one in zip(parts, self.inner.tune(parts, start), strict=True)
+            for part, one in zip(parts, self.inner.tune(parts, start, session), strict=True)
         ]
 
 

@@ -17,7 +17,7 @@ METHODS = ("fsosa", "retrain", "finetune")
 SMALL: dict[str, dict[str, Any]] = {
     "mobility": {"warmup": 10},
     "clients": {"initial": 6, "pool": 9},
-    "data": {"test_share": 0.85},
+    "data": {"test_share": 0.85, "holdout": 0},
     "learning": {"model": "small-cnn", "epochs": 1, "lr": 0.05, "batch": 16},
     "fusion": {"damping": 0.3},
     "editing": {"requests": 8},

@@ -1,0 +1,167 @@
+"""Which pictures of a data set are used: a test part, some writers, some of each class.
+
+All is drawn with a seed of its own, never the run's: runs of different seeds learn from
+and are tested on the same pictures.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from testbed.config.schema import DataConfig
+from testbed.data.dataset import Dataset, fingerprint
+from testbed.data.raw import IntArray, Part, Raw
+from testbed.errors import DataError
+from testbed.streams import Streams
+
+_STREAMS = Streams(0)
+
+
+def draw(raw: Raw, config: DataConfig) -> Dataset:
+    """Draw what `config` asks for, then unpack and scale just that.
+
+    The most memory is taken by the 32-bit numbers that are returned, four bytes per
+    pixel and colour, beside the bytes of formats that are held whole.
+
+    Raises
+    ------
+    DataError
+        If more is asked for than there is, or a picture is broken.
+    """
+    train, test = _parts(raw, config)
+    chosen = [np.arange(len(part.labels)) for part in (train, test)]
+    if config.users < 1:
+        chosen = _of_users(raw, train, test, config)
+    chosen = [
+        _limited(part, samples, limit, key, raw.classes)
+        for part, samples, limit, key in zip(
+            (train, test),
+            chosen,
+            (config.limit, config.test_limit),
+            ("limit", "test_limit"),
+            strict=True,
+        )
+    ]
+    x_train, x_test = (
+        _scaled(part.pictures(samples), raw.white)
+        for part, samples in zip((train, test), chosen, strict=True)
+    )
+    y_train, y_test = (
+        part.labels[samples] for part, samples in zip((train, test), chosen, strict=True)
+    )
+    arrays = (x_train, y_train, x_test, y_test)
+    if train.writers is None:
+        return Dataset(config.name, *arrays, raw.classes, fingerprint(*arrays))
+    present, writers = np.unique(train.writers[chosen[0]], return_inverse=True)
+    writers = writers.astype(np.int64)
+    names = tuple(raw.writers[number] for number in present)
+    mark = fingerprint(*arrays, writers)
+    return Dataset(config.name, *arrays, raw.classes, mark, writers, names)
+
+
+def _parts(raw: Raw, config: DataConfig) -> tuple[Part, Part]:
+    if raw.test is not None:
+        return raw.train, raw.test
+    labels = raw.train.labels
+    sizes = np.bincount(labels, minlength=len(raw.classes))
+    if few := [f"{raw.classes[label]!r}" for label in np.flatnonzero(sizes == 1)]:
+        raise DataError(
+            f"{config.name}: class {few[0]} has 1 picture, it needs 2: one to learn from and one "
+            "for the test part that is drawn"
+        )
+    marked = _stratified(labels, config.test_share, config.name)
+    return _sub(raw.train, np.flatnonzero(~marked)), _sub(raw.train, np.flatnonzero(marked))
+
+
+def _sub(part: Part, samples: IntArray) -> Part:
+    writers = None if part.writers is None else part.writers[samples]
+    return replace(
+        part,
+        pictures=lambda chosen: part.pictures(samples[chosen]),
+        labels=part.labels[samples],
+        writers=writers,
+    )
+
+
+def _stratified(labels: IntArray, share: float, name: str) -> NDArray[np.bool_]:
+    """Mark `share` of each class, at least one sample on either side."""
+    rng = _STREAMS.rng("data", name, "split")
+    marked = np.zeros(len(labels), bool)
+    for label in np.unique(labels):
+        members = np.flatnonzero(labels == label)
+        size = min(max(round(share * len(members)), 1), len(members) - 1)
+        marked[rng.permutation(members)[:size]] = True
+    return marked
+
+
+def _of_users(raw: Raw, train: Part, test: Part, config: DataConfig) -> list[IntArray]:
+    """Return the samples of a share of the writers, who are tested on their own pictures.
+
+    The share is drawn among those who have pictures to learn from, and among those who
+    are only tested on, so that it holds for either part.
+    """
+    if train.writers is None:
+        raise DataError(
+            f"data.users is {config.users:g} but {config.name} does not say who wrote what; "
+            "leave it out"
+        )
+    learning = np.unique(train.writers)
+    groups = [learning]
+    if test.writers is not None:
+        groups.append(np.setdiff1d(test.writers, learning))
+    drawn = np.zeros(len(raw.writers), bool)
+    for group, name in zip(groups, ("learning", "tested"), strict=False):
+        order = _STREAMS.rng("data", "users", name).permutation(group)
+        drawn[order[: max(round(config.users * len(order)), 1)]] = True
+    chosen = [
+        np.arange(len(part.labels))
+        if part.writers is None
+        else np.flatnonzero(drawn[part.writers])
+        for part in (train, test)
+    ]
+    if not len(chosen[1]):
+        raise DataError(
+            f"data.users {config.users:g}: its writers have no test pictures; raise it"
+        )
+    return chosen
+
+
+def _limited(
+    part: Part, samples: IntArray, limit: int | None, key: str, classes: tuple[str, ...]
+) -> IntArray:
+    """Draw `limit` samples so that the classes keep their shares, one of each at least."""
+    if limit is None:
+        return samples
+    labels = part.labels[samples]
+    available = np.bincount(labels, minlength=len(classes))
+    present = np.count_nonzero(available)
+    if limit > len(samples):
+        raise DataError(f"data.{key} is {limit} but there are only {len(samples)} pictures")
+    if limit < present:
+        raise DataError(
+            f"data.{key} {limit} is too few for one picture of each of {present} classes"
+        )
+    drawn = [
+        _STREAMS.rng("data", key, label).permutation(samples[labels == label])[:size]
+        for label, size in enumerate(_shares(available, limit))
+    ]
+    return np.sort(np.concatenate(drawn))
+
+
+def _shares(available: IntArray, limit: int) -> IntArray:
+    """Divide `limit` in proportion (largest remainders), at least 1 where there is any."""
+    exact = available * (limit / available.sum())
+    sizes: IntArray = np.maximum(np.floor(exact).astype(np.int64), available > 0)
+    while sizes.sum() != limit:
+        missing = sizes.sum() < limit
+        if missing:
+            sizes[np.where(sizes < available, exact - sizes, -np.inf).argmax()] += 1
+        else:
+            sizes[np.where(sizes > 1, sizes - exact, -np.inf).argmax()] -= 1
+    return sizes
+
+
+def _scaled(pictures: NDArray[np.uint8], white: int) -> NDArray[np.float32]:
+    # In the order of the indices, whatever the order of the bytes in the file.
+    return np.divide(pictures, white, dtype=np.float32, order="C")
