@@ -4,7 +4,6 @@ Accepted are Scalabel frames with a ``score`` per label, the official form of BD
 predictions, and COCO's list of results, as YOLO tools write it.
 """
 
-import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -145,6 +144,6 @@ def _coco(item: Mapping[str, Any], where: str) -> Iterator[_Found]:
 
 def _score(item: Mapping[str, Any], where: str) -> float:
     score = item.get("score")
-    if type(score) in (int, float) and math.isfinite(score) and 0 <= score <= 1:
+    if isinstance(score, int | float) and not isinstance(score, bool) and 0 <= score <= 1:
         return float(score)
     raise PredictionError(f"{where}: every prediction needs a score in [0, 1], not {score!r:.40}")

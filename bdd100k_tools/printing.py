@@ -33,7 +33,7 @@ def say_table(
         if foot and number == len(rows):
             table.add_section()
         table.add_row(*(Text(str(cell)) for cell in row))
-    Console().print(table)
+    Console().print(table, "")
 
 
 def say_report(report: Report) -> None:

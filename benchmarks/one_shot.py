@@ -42,7 +42,7 @@ from testbed.learning.client import Task, score, train_client
 from testbed.learning.conditioning import Conditioning
 from testbed.learning.contribution import Contribution, deserialise, serialise
 from testbed.learning.models import build
-from testbed.learning.statistics import contribute
+from testbed.learning.statistics import contribute, statistic_bytes
 from testbed.learning.training import Recipe
 from testbed.streams import Streams
 
@@ -198,7 +198,7 @@ def cell(
         results[name] = Result(
             accuracy=100 * score(task, fused.model).accuracy,
             seconds=time.perf_counter() - started,
-            upload=max(len(serialise(each)) for each in contributions),
+            upload=max(map(statistic_bytes(task, by.statistic), range(CLIENTS))),
         )
     return results
 

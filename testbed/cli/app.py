@@ -28,7 +28,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 app.add_typer(scenario.app, name="scenario", help="Traffic: scenarios, inspection, traces.")
-app.add_typer(data.app, name="data", help="Data sets: list.")
+app.add_typer(data.app, name="data", help="Data sets: list, check, show.")
 
 
 def _show_version(wanted: bool) -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, get_args
 import typer
 
 from testbed.cli.output import complain
+from testbed.cli.partition import partition
 from testbed.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from testbed.data.summary import Summary
 
 app = typer.Typer(help="Data sets.", no_args_is_help=True)
+app.command()(partition)
 
 _FAULTY = 2
 

@@ -9,6 +9,7 @@ from testbed.config import Experiment
 from testbed.experiments.lock import exclusive
 from testbed.experiments.run import run
 from testbed.reporting.comparison import load as load_runs
+from testbed.reporting.comparison import notes
 from testbed.reporting.figures import draw
 from testbed.reporting.html import write_report
 from testbed.reporting.table import summarise, write_summary
@@ -43,6 +44,8 @@ def publish(folder: Path, redraw: bool = True) -> None:
         write_summary(folder)
         write_report(folder)
     show_summary(console, summarise(runs))
+    for note in notes(runs):
+        console.print(f"note: {note}", soft_wrap=True)
     for run_ in runs:
         for warning in run_.manifest["warnings"]:
             console.print(f"note: {run_.method}, seed {run_.seed}: {warning}", soft_wrap=True)

@@ -39,20 +39,23 @@ class Method:
     init, apply : callable
     rule : str
         See `testbed.fusion.rules`; it also says what clients upload.
+    in_rounds : bool
+        Clients train in several rounds, see `testbed.editing.rounds`.
     """
 
     init: Callable[[Sequence[Client], Parameters, np.random.Generator], Work[Any]]
     apply: Callable[[Any, Change, Parameters, np.random.Generator], Work[tuple[Any, Diagnostics]]]
     rule: str = "fsosa"
+    in_rounds: bool = False
 
 
 METHODS: Mapping[str, Method] = {
     "fsosa": Method(fsosa.init, fsosa.apply),
     "retrain": Method(retrain.init, retrain.apply),
     "finetune": Method(finetune.init, finetune.apply),
-    "federaser": Method(federaser.init, federaser.apply),
-    "fedrr": Method(fedrr.init, fedrr.apply),
-    "fats-cu": Method(fats_cu.init, fats_cu.apply),
+    "federaser": Method(federaser.init, federaser.apply, in_rounds=True),
+    "fedrr": Method(fedrr.init, fedrr.apply, in_rounds=True),
+    "fats-cu": Method(fats_cu.init, fats_cu.apply, in_rounds=True),
     # The one-shot baselines answer a request as Retrain does, with a fusion of their own.
     **{name: Method(retrain.init, retrain.apply, name) for name in RULES},
 }

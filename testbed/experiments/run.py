@@ -216,6 +216,7 @@ def _write(
             "subset_size": outcome.subset_size,
             "counts": dict(outcome.counts),
             "contact": asdict(outcome.contact),
+            "notes": list(outcome.notes),
             "warnings": list(outcome.warnings),
             "mobility": mobility,
             "data": {

@@ -31,6 +31,7 @@ _MANIFEST = {
     "subset_size": int,
     "counts": dict,
     "contact": dict,
+    "notes": list,
     "warnings": list,
     "mobility": dict,
     "data": dict,
@@ -71,8 +72,9 @@ def check_manifest(path: Path, manifest: Mapping[str, Any]) -> None:
     for section in _SECTIONS:
         if type(manifest["config"].get(section)) is not dict:
             raise damaged(path, f"config has no section {section}")
-    if not all(isinstance(sentence, str) for sentence in manifest["warnings"]):
-        raise damaged(path, "warnings are not all text")
+    for key in ("notes", "warnings"):
+        if not all(isinstance(sentence, str) for sentence in manifest[key]):
+            raise damaged(path, f"{key} are not all text")
 
 
 def check_files(folder: Path) -> None:

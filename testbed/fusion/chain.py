@@ -65,6 +65,13 @@ class Layer:
     sources: tuple[int, ...]
 
 
+class _Tracer(fx.Tracer):
+    """Looks into no module that is known to keep units in order."""
+
+    def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
+        return isinstance(m, _PLAIN) or super().is_leaf_module(m, module_qualified_name)
+
+
 def walk(model: nn.Module) -> tuple[Layer, ...]:
     """Return the layers of a network in the order in which they work; the last one answers.
 
@@ -74,7 +81,7 @@ def walk(model: nn.Module) -> tuple[Layer, ...]:
         If units cannot be followed through the network.
     """
     try:
-        graph = fx.Tracer().trace(model)
+        graph = _Tracer().trace(model)
     except Exception as error:  # symbolic tracing fails in as many ways as there are networks
         raise FusionError(
             f"neurons cannot be aligned: tracing the network failed: {error}; use a network "

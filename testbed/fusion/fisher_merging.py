@@ -8,8 +8,7 @@ Notation
 --------
 W_k, n_k  : a client's model, and its number of samples
 F_k       : its exact diagonal Fisher, mean over its samples
-||F_k||   : its L2 norm over all layers, by which it is divided (paper, "unnormalised
-            Fisher" otherwise)
+||F_k||   : its L2 norm over all layers, by which the paper divides it and FedFisher does not
 lambda_k  : n_k / sum of n; the paper searches it on validation data, FedFisher does not
 floor     : coordinates with sum_k lambda_k F_k below it take sum_k lambda_k W_k
 
@@ -38,11 +37,12 @@ class Merging:
     Attributes
     ----------
     normalise : bool
-        Divide a client's Fisher by its L2 norm: the paper does, FedFisher's code does not.
+        Divide a client's Fisher by its L2 norm: the paper does, FedFisher's code, whose
+        figures are compared with, does not.
     floor : float
     """
 
-    normalise: bool = True
+    normalise: bool = False
     floor: float = 1e-6
 
 

@@ -19,7 +19,7 @@ from testbed.learning.fisher import Estimator
 from testbed.learning.models import Shape
 
 _TRAINING_PASSES = 3
-CURVATURE_PASSES = 2  # of training: a Hessian-vector product costs about a gradient
+CURVATURE_PASSES = 3  # of training: a step has a second backward pass through the first
 
 
 def forward_flops(model: nn.Module, shape: Shape) -> int:

@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from testbed.errors import DataError
+from testbed.learning.pooling import MaxPool2x2
 from testbed.learning.resnet import resnet18, resnet18_batchnorm, resnet18_plain
 
 Shape = tuple[int, int, int]
@@ -32,10 +33,10 @@ def small_cnn(shape: Shape, classes: int) -> nn.Sequential:
     return nn.Sequential(
         nn.Conv2d(shape[0], 32, 3, padding=1),
         nn.ReLU(),
-        nn.MaxPool2d(2),
+        MaxPool2x2(),
         nn.Conv2d(32, 64, 3, padding=1),
         nn.ReLU(),
-        nn.MaxPool2d(2),
+        MaxPool2x2(),
         nn.Flatten(),
         nn.Linear(64 * _quarters(shape), 128),
         nn.ReLU(),
@@ -48,10 +49,10 @@ def femnist_cnn(shape: Shape, classes: int) -> nn.Sequential:
     return nn.Sequential(
         nn.Conv2d(shape[0], 32, 5, padding=2),
         nn.ReLU(),
-        nn.MaxPool2d(2),
+        MaxPool2x2(),
         nn.Conv2d(32, 64, 5, padding=2),
         nn.ReLU(),
-        nn.MaxPool2d(2),
+        MaxPool2x2(),
         nn.Flatten(),
         nn.Linear(64 * _quarters(shape), 2048),
         nn.ReLU(),
@@ -98,10 +99,10 @@ def _two_convolutions(
     return nn.Sequential(
         nn.Conv2d(colours, channels[0], kernel, bias=False),
         nn.ReLU(),
-        nn.MaxPool2d(2),
+        MaxPool2x2(),
         nn.Conv2d(channels[0], channels[1], kernel, bias=False),
         nn.ReLU(),
-        nn.MaxPool2d(2),
+        MaxPool2x2(),
         nn.Flatten(),
         nn.Linear(flat, widths[0], bias=False),
         nn.ReLU(),

@@ -123,8 +123,7 @@ def start_plain(model: ResNet) -> None:
 
     Convolutions start with He's variance, which a rectifier preserves, and the last one of
     each of the L residual branches is divided by the square root of L, so that the sum over
-    the branches stays bounded (Hayou et al. 2021, "Stable ResNet").  A shortcut, which no
-    rectifier follows alone, preserves it linearly.
+    the branches stays bounded (Hayou et al. 2021, "Stable ResNet").
     """
     for module in model.modules():
         if isinstance(module, nn.Conv2d):
@@ -132,6 +131,3 @@ def start_plain(model: ResNet) -> None:
     branches = [module for module in model.modules() if isinstance(module, Residual)]
     for branch in branches:
         branch.conv2.weight /= len(branches) ** 0.5
-        for layer in branch.shortcut:
-            if isinstance(layer, nn.Conv2d):
-                nn.init.kaiming_normal_(layer.weight, nonlinearity="linear")

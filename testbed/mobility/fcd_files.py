@@ -18,7 +18,8 @@ from xml.parsers import expat
 
 from testbed.errors import TraceError
 from testbed.mobility.columns import unprintable
-from testbed.mobility.trace import PLAIN, refuse_disguise
+from testbed.mobility.tables import PLAIN
+from testbed.mobility.trace import refuse_disguise
 
 _COLUMNS = ("timestep_time", "vehicle_id", "vehicle_x", "vehicle_y")
 _CHUNK = 1 << 16

@@ -8,7 +8,8 @@ from typing import NamedTuple
 from testbed.errors import TraceError
 from testbed.mobility.columns import unprintable
 from testbed.mobility.events import Kind, MobilityEvent, Provenance, Trace, check_order
-from testbed.mobility.trace import PLAIN, refuse_disguise, seconds
+from testbed.mobility.tables import PLAIN
+from testbed.mobility.trace import refuse_disguise, seconds
 
 _SEPARATORS = (",", ";", "\t")
 _KINDS: tuple[Kind, ...] = ("leave", "join")  # in the order of one moment

@@ -27,11 +27,10 @@ from testbed.mobility.columns import (
     columns_of,
     encoded,
 )
-from testbed.mobility.events import Codes, Numbers, Provenance, Trace, check_order
+from testbed.mobility.events import Numbers, Provenance, Trace, check_order
+from testbed.mobility.tables import LOCATED, PLAIN, Read, from_table, parquet, read_parquet
 
-PLAIN = ("time", "vehicle", "kind")
-LOCATED = (*PLAIN, "rsu", "distance")
-_METADATA = b"testbed.trace"
+_LONG = 1_000_000  # characters from which Arrow's reader is worth its import
 # How the content of other files begins, and what they are called.
 _MAGIC = {b"PAR1": (".parquet",), b"\x1f\x8b": (".gz",), b"<": (".xml",)}
 
@@ -65,7 +64,7 @@ def write_columns(path: Path, columns: Columns, header: Provenance) -> None:
     """Write rows with their complete header, ``end`` included; raises as `write_trace`."""
     check(columns, lambda row: f"event {row + 1}", _earliest(header), None)
     if path.suffix == ".parquet":
-        files.write_bytes(path, _parquet(columns, header))
+        files.write_bytes(path, parquet(columns, header))
     else:
         files.write_text(path, _csv(columns, header))
 
@@ -89,7 +88,7 @@ def read_columns(path: Path) -> tuple[Columns, Provenance, float]:
     """Read a trace as columns, its header, and its end; raises as `read_trace`."""
     try:
         refuse_disguise(path)
-        where, columns, header = (_read_parquet if path.suffix == ".parquet" else _read_csv)(path)
+        where, columns, header = (read_parquet if path.suffix == ".parquet" else _read_csv)(path)
     except OSError as error:
         raise TraceError(f"cannot read {path}: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
@@ -155,11 +154,9 @@ def _texts(columns: Columns) -> tuple[list[str], list[str], list[str]]:
     )
 
 
-Read = tuple[Callable[[int], str], Columns, dict[str, Any]]
-
-
 def _read_csv(path: Path) -> Read:
-    lines = path.read_text(encoding="utf-8-sig").split("\n")
+    text = path.read_text(encoding="utf-8-sig")
+    lines = text.split("\n")
     at = next((n for n, line in enumerate(lines) if not line.startswith("#")), len(lines) - 1)
     header = parse_header(lines[:at])
     names = tuple(lines[at].strip().split(","))
@@ -177,6 +174,8 @@ def _read_csv(path: Path) -> Read:
     def where(row: int) -> str:
         return f"{path} line {at + 2 + row}"
 
+    if len(text) >= _LONG and (columns := _at_once(text, lines[: at + 1], names)) is not None:
+        return where, columns, header
     width = len(names)
     fields: list[str] = []
     reader = csv.reader(lines[at + 1 : -1])
@@ -191,6 +190,36 @@ def _read_csv(path: Path) -> Read:
     except csv.Error as error:
         raise TraceError(f"{path} line {at + 1 + reader.line_num}: {error}") from error
     return where, from_texts([fields[column::width] for column in range(width)], where), header
+
+
+def _at_once(text: str, head: Sequence[str], names: Sequence[str]) -> Columns | None:
+    """Read the rows of a long file in one go; None leaves it to the reader that names lines."""
+    import pyarrow
+    import pyarrow.csv
+
+    body = text[sum(len(line) + 1 for line in head) :].encode()
+    if b'"' in body:
+        return None
+    types = dict.fromkeys(names, pyarrow.string())
+    types.update(time=pyarrow.float64(), distance=pyarrow.float64())
+    try:
+        table = pyarrow.csv.read_csv(
+            pyarrow.BufferReader(body),
+            pyarrow.csv.ReadOptions(use_threads=False, column_names=names),
+            pyarrow.csv.ParseOptions(quote_char=False, ignore_empty_lines=False),
+            pyarrow.csv.ConvertOptions(column_types=types, null_values=[""]),
+        )
+        columns = from_table(table, lambda row: f"row {row + 1}")
+    except (pyarrow.ArrowInvalid, TraceError):
+        return None
+    absent = table.column("distance").null_count if "distance" in names else len(table)
+    readable = (
+        len(table) == body.count(b"\n")
+        and np.isfinite(columns.time).all()
+        and np.isfinite(columns.metres).sum() == len(table) - absent
+        and ("distance" in names or (columns.kind != AT).all())
+    )
+    return columns if readable else None
 
 
 def from_texts(texts: Sequence[Sequence[str]], where: Callable[[int], str]) -> Columns:
@@ -283,96 +312,3 @@ def _end(path: Path, header: Provenance, columns: Columns) -> float:
             f"last row, at {latest:g}"
         )
     return float(end)
-
-
-def _parquet(columns: Columns, header: Provenance) -> bytes:
-    import pyarrow
-    import pyarrow.parquet
-
-    def words(codes: Any, names: Sequence[str]) -> Any:
-        coded = pyarrow.DictionaryArray.from_arrays(codes, pyarrow.array(names, pyarrow.string()))
-        return coded.dictionary_decode()
-
-    found = {
-        "time": pyarrow.array(columns.time),
-        "vehicle": words(columns.vehicle, columns.vehicles),
-        "kind": words(columns.kind, KINDS),
-    }
-    if columns.located:
-        found["rsu"] = words(columns.rsu, columns.rsus)
-        found["distance"] = pyarrow.array(columns.metres, from_pandas=True)
-    table = pyarrow.table(found).replace_schema_metadata(
-        {_METADATA: json.dumps(header, sort_keys=True)}
-    )
-    sink = pyarrow.BufferOutputStream()
-    pyarrow.parquet.write_table(table, sink)
-    content: bytes = sink.getvalue().to_pybytes()
-    return content
-
-
-def _header(path: Path, text: bytes) -> dict[str, Any]:
-    try:
-        header = json.loads(text)
-    except ValueError:
-        header = None
-    if not isinstance(header, dict):
-        raise TraceError(f"{path}: its header is not a JSON object; record or import it again")
-    return header
-
-
-def _read_parquet(path: Path) -> Read:
-    import pyarrow
-    import pyarrow.parquet
-
-    def where(row: int) -> str:
-        return f"{path} row {row + 1}"
-
-    try:
-        table = pyarrow.parquet.read_table(pyarrow.BufferReader(path.read_bytes()))
-    except pyarrow.ArrowInvalid as error:
-        raise TraceError(f"{path} is not a whole Parquet file: {error}") from error
-    names = tuple(table.column_names)
-    if names not in (PLAIN, LOCATED):
-        raise TraceError(
-            f"{path} has the columns {','.join(names)!r}; write {','.join(PLAIN)!r} or "
-            f"{','.join(LOCATED)!r}"
-        )
-    header = _header(path, (table.schema.metadata or {}).get(_METADATA, b"{}"))
-    for name in names:
-        kind = "double" if name in ("time", "distance") else "string"
-        try:
-            table = table.set_column(names.index(name), name, table.column(name).cast(kind))
-        except (pyarrow.ArrowInvalid, pyarrow.ArrowNotImplementedError) as error:
-            found = table.column(name).type
-            raise TraceError(f"{path}: the column {name!r} holds {found}, not {kind}") from error
-    kinds, kind_names = _coded(table.column("kind"))
-    codes = {name: code for code, name in enumerate(KINDS)}
-    unknown = [code for code, name in enumerate(kind_names) if name not in codes]
-    if unknown:
-        row = int(np.isin(kinds, unknown).argmax())
-        raise TraceError(
-            f"{where(row)}: kind {kind_names[kinds[row]]!r} is neither 'join' nor 'leave' nor 'at'"
-        )
-    rows = len(kinds)
-    located = len(names) > len(PLAIN)
-    rsu, rsus = _coded(table.column("rsu")) if located else (np.zeros(rows, np.int64), ("",))
-    metres = table.column("distance").to_numpy() if located else np.full(rows, np.nan)
-    number = np.array([codes[name] for name in kind_names], np.int64)
-    vehicle, vehicles = _coded(table.column("vehicle"))
-    columns = Columns(
-        table.column("time").to_numpy(),
-        vehicle,
-        number[kinds] if rows else kinds,
-        rsu,
-        metres,
-        vehicles,
-        rsus,
-    )
-    return where, columns, header
-
-
-def _coded(column: Any) -> tuple[Codes, tuple[str, ...]]:
-    """Return texts as numbers and the texts by number; a missing one is empty."""
-    coded = column.combine_chunks().fill_null("").dictionary_encode()
-    codes: Codes = coded.indices.to_numpy().astype(np.int64)
-    return codes, tuple(coded.dictionary.to_pylist())

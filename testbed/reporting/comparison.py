@@ -12,7 +12,7 @@ from testbed.config.spec import differences
 from testbed.errors import ResultsError
 from testbed.experiments.rundir import Run, find_runs
 from testbed.ledger import RequestCost, per_request
-from testbed.reporting.names import order
+from testbed.reporting.names import label, order
 
 Series = npt.NDArray[np.float64]
 
@@ -72,6 +72,17 @@ def by_method(runs: Iterable[Run]) -> Mapping[str, tuple[Run, ...]]:
     runs = tuple(runs)
     methods = order(run.method for run in runs)
     return {method: tuple(run for run in runs if run.method == method) for method in methods}
+
+
+def notes(runs: Iterable[Run]) -> list[str]:
+    """Return what a reader should know of the methods, each sentence once."""
+    found = [
+        f"{label(method)}: {sentence}"
+        for method, several in by_method(runs).items()
+        for run in several
+        for sentence in manifest_value(run, "notes")
+    ]
+    return list(dict.fromkeys(found))
 
 
 def requests(run: Run) -> int:

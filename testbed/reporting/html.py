@@ -10,7 +10,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from testbed.experiments.rundir import Run
 from testbed.ledger import TARIFFS
 from testbed.reporting import contact
-from testbed.reporting.comparison import by_method, load, manifest_value
+from testbed.reporting.comparison import by_method, load, manifest_value, notes
 from testbed.reporting.figures import FIGURES
 from testbed.reporting.names import label
 from testbed.reporting.output import save
@@ -102,6 +102,7 @@ def to_html(runs: Sequence[Run]) -> str:
             for name, draw in FIGURES.items()
         ],
         tariffs=TARIFF_NOTES,
+        notes=notes(runs),
         warnings=[
             f"{label(run.method)}, seed {run.seed}: {sentence}"
             for run in runs

@@ -15,6 +15,7 @@ from testbed.execution import Executor
 from testbed.fusion.rules import rule
 from testbed.learning.blocks import State
 from testbed.learning.client import Task
+from testbed.learning.statistics import HELD_OUT
 from testbed.ledger import TARIFFS, LedgerRow
 from testbed.mobility import MobilityEvent, MobilitySource, Recorder, Recording, Step
 from testbed.simulation.air import Air
@@ -50,6 +51,8 @@ class Outcome:
         Of the traffic, of the fleet and of the coordinator.
     contact : Contact
         Whether contact times sufficed and how long requests waited.
+    notes : tuple of str
+        What a reader of the results should know of the method, one sentence each.
     warnings : tuple of str
         Assumptions that did not hold and clients whose work could not be used, one sentence each.
     """
@@ -62,6 +65,7 @@ class Outcome:
     subset_size: int
     counts: Mapping[str, int]
     contact: Contact
+    notes: tuple[str, ...]
     warnings: tuple[str, ...]
 
 
@@ -106,6 +110,8 @@ class World:
         # A hand-written trace may say anything here.
         density = self.source.provenance.get("density")
         method = METHODS[self.method]
+        if method.in_rounds:
+            Rounds.from_config(experiment.rounds, experiment.learning.epochs).check()
         by = rule(
             method.rule, experiment.fusion, experiment.fisher, experiment.server.billed_iterations
         )
@@ -162,6 +168,7 @@ class World:
                 "lost": self.jobs.lost,
             },
             contact=contact(self.coordinator.metrics, self.jobs),
+            notes=self._notes(self.parameters),
             warnings=(
                 *_late(self.coordinator.metrics[0], self.source.warmup),
                 *_warnings(
@@ -174,6 +181,18 @@ class World:
                 *map(_refused, self.coordinator.refusals),
             ),
         )
+
+    def _notes(self, parameters: Parameters) -> tuple[str, ...]:
+        notes = []
+        if METHODS[self.method].in_rounds:
+            notes.append(f"Trains in {parameters.rounds.budget(parameters.size)}.")
+        if "holdout" in self.coordinator.rule.statistic.split("+"):
+            total = sum(len(part) for part in self.task.holdouts)
+            notes.append(
+                f"Chooses by pictures that clients hold out (about {min(total, HELD_OUT)} in all) "
+                "and send with their models; their bytes are billed."
+            )
+        return tuple(notes)
 
     def _traffic(self) -> Generator[simpy.Event, Any, None]:
         """Follow the traffic step by step; the clock advances with it."""

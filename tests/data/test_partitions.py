@@ -172,7 +172,8 @@ def test_shards_by_hand():
 def test_a_client_of_many_shards_has_many_classes():
     labels = np.repeat(np.arange(10), 100)
     config = DataConfig(partition="shards", shards=20)
-    assert counts(labels, partition(labels, 5, config, Streams(0)), 10).min() > 0
+    table = counts(labels, partition(labels, 5, config, Streams(0)), 10)
+    assert (table > 0).sum(axis=1).min() >= 8  # of two shards, two at most
 
 
 def test_writers_are_never_divided():

@@ -14,7 +14,7 @@ from testbed.data import Dataset
 from testbed.editing.orders import Fuse, Order, Train, Tune, Work
 from testbed.fusion.fsosa import Projection, fuse
 from testbed.learning.blocks import blocks
-from testbed.learning.client import Task, inform, train_client
+from testbed.learning.client import Session, Task, inform, train_client
 from testbed.learning.fisher import Kind
 from testbed.learning.training import Recipe
 from testbed.streams import Streams
@@ -44,7 +44,12 @@ class Federation:
             }
         if isinstance(order, Tune):
             return {
-                client: train_client(task, client.partition, order.start)
+                client: train_client(
+                    task,
+                    client.partition,
+                    task.initial if order.start is None else order.start,
+                    Session(order.epochs, order.round, order.optimiser),
+                )
                 for client in order.clients
             }
         assert isinstance(order, Fuse)

@@ -52,6 +52,8 @@ def put(column: str, row: int, value: Any) -> Callable[[pd.DataFrame], None]:
     [
         ("warnings", None, "warnings is None, no list"),
         ("warnings", [1], "warnings are not all text"),
+        ("notes", None, "notes is None, no list"),
+        ("notes", ["a", 1], "notes are not all text"),
         ("seed", "a", "seed is 'a', no int"),
         ("seed", True, "seed is True, no int"),
         ("seed", 7, "ledger.parquet: damaged run (seed cannot be 0 in row 0"),

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
+from sklearn.datasets import load_digits
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -122,3 +123,32 @@ def learned(
         }
         found.append(Contribution(samples, state, {}, extra))
     return found
+
+
+def halves(seed: int = 1) -> tuple[nn.Module, list[Contribution], Tensor, Tensor]:
+    """Two clients, digits below five and from five on, their network, and 500 test pictures."""
+    digits = load_digits()
+    pictures = torch.from_numpy(digits.images).float()[:, None] / 16
+    labels = torch.from_numpy(digits.target)
+    order = torch.from_numpy(np.random.default_rng(0).permutation(len(labels)))
+    test, rest = order[:500], order[500:]
+    model = seeded(
+        lambda: nn.Sequential(
+            nn.Conv2d(1, 8, 3, padding=1, bias=False),
+            nn.ReLU(),
+            nn.MaxPool2d(2),
+            nn.Flatten(),
+            nn.Linear(128, 32, bias=False),
+            nn.ReLU(),
+            nn.Linear(32, 10, bias=False),
+        ),
+        seed,
+    )
+    start = {name: value.clone() for name, value in model.state_dict().items()}
+    clients = []
+    for half in (0, 1):
+        own = rest[labels[rest] // 5 == half]
+        recipe, rng = Recipe(20, 0.02, 32, 0.9), np.random.default_rng(half)
+        state = train(model, start, pictures[own], labels[own], recipe, rng)
+        clients.append(Contribution(len(own), state, {}))
+    return model, clients, pictures[test], labels[test]

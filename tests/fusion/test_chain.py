@@ -8,8 +8,18 @@ from torch.nn import functional
 
 from testbed.errors import FusionError
 from testbed.fusion.chain import mapped, walk
-from testbed.learning.blocks import Block
-from testbed.learning.models import build
+from testbed.learning.blocks import Block, blocks
+from testbed.learning.models import MODELS, build
+from testbed.learning.pooling import MaxPool2x2
+
+
+class Function(nn.Module):
+    def __init__(self, function) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x):
+        return self.function(x)
 
 
 def followed(model: nn.Module) -> list[tuple[str, tuple[int, ...]]]:
@@ -25,6 +35,36 @@ def test_a_sequence_is_a_chain() -> None:
         "9",
         "11",
     ]
+
+
+@pytest.mark.parametrize("name", sorted(MODELS))
+def test_networks_of_the_testbed(name: str) -> None:
+    """All but the one with GroupNorm can be followed, from the picture to the answer."""
+    model = build(name, (1, 32, 32), 10, 0, width=20)
+    if name == "resnet18":
+        with pytest.raises(FusionError, match="'norm' normalises neighbouring channels"):
+            walk(model)
+        return
+    layers = walk(model)
+    assert [layer.block for layer in layers if not layer.sources] == [blocks(model)[0]]
+    assert sorted(layer.block.name for layer in layers) == sorted(b.name for b in blocks(model))
+    assert layers[-1].block.rows == 10
+
+
+@pytest.mark.parametrize(
+    "pool",
+    [
+        nn.MaxPool2d(2),
+        MaxPool2x2(),
+        nn.AdaptiveAvgPool2d(1),
+        Function(lambda x: functional.max_pool2d(x, 2)),
+        Function(lambda x: functional.adaptive_avg_pool2d(functional.avg_pool2d(x, 2), 1)),
+    ],
+    ids=["module", "fast", "adaptive", "function", "functions"],
+)
+def test_pooling_keeps_units(pool: nn.Module) -> None:
+    model = nn.Sequential(nn.Conv2d(1, 3, 3), pool, nn.Flatten(), nn.Linear(3, 2))
+    assert followed(model) == [("0", ()), ("3", (0,))]
 
 
 def test_skip_paths_have_several_sources() -> None:

@@ -5,20 +5,29 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from chains import Residual, bars, known, learned, learner, seeded, tiny
+from chains import Residual, halves, known, seeded, tiny
 from torch import nn
 from torch.nn import functional
 
 from testbed.errors import FusionError
 from testbed.fusion.averaging import weighted_mean
-from testbed.fusion.dense import Distillation, Ensemble, _disagreement, _distances, draw, flops, fuse
+from testbed.fusion.dense import (
+    Distillation,
+    Ensemble,
+    _disagreement,
+    _distances,
+    _distil,
+    draw,
+    flops,
+    fuse,
+)
 from testbed.fusion.generator import Generator, cropped, flipped
 from testbed.fusion.rules import RULES
 from testbed.learning.contribution import Contribution
 from testbed.learning.evaluation import evaluate
 
 QUICK = Distillation(epochs=2, steps=3, batch=16, nz=8, ngf=4)
-LEARNING = Distillation(epochs=12, steps=8, batch=64, nz=32, ngf=8, lr=0.02)
+LEARNING = Distillation(steps=30, batch=64, nz=32, ngf=8)
 
 
 def rng(seed: int = 0) -> np.random.Generator:
@@ -46,60 +55,53 @@ def test_the_ensemble_by_hand() -> None:
 
 def test_the_adversarial_term_by_hand() -> None:
     """KL(teacher || student), of the rows on which their answers differ."""
-    teacher = torch.tensor([[3.0, 1.0], [0.0, 2.0]]).log()  # 3/4, 1/4
+    teacher = torch.tensor([[3.0, 1.0], [1.0, 9.0]]).log()  # 3/4, 1/4
     student = torch.tensor([[1.0, 3.0], [0.1, 9.0]]).log()  # 1/4, 3/4; the second agrees
     kl = 0.75 * np.log(3) + 0.25 * np.log(1 / 3)
-    teacher = teacher.clamp_min(-30)
     assert float(_disagreement(teacher, student)) == pytest.approx(kl / 2)
 
 
-def test_two_clients_by_hand_one_step_of_distillation() -> None:
-    """One epoch without generator luck: the student takes exactly one SGD step on T^2 KL."""
-    model = nn.Sequential(nn.Flatten(), nn.Linear(16, 2, bias=False))
-    clients = []
-    for seed, samples in ((1, 3), (2, 1)):
-        net = seeded(lambda: nn.Sequential(nn.Flatten(), nn.Linear(16, 2, bias=False)), seed)
-        clients.append(sent(net, samples))
-    by = replace(QUICK, epochs=1, steps=1)
-    fused = fuse(clients, known(model, (1, 4, 4), 2), rng(5), by).model["1.weight"]
-    # A linear ensemble is the mean model: nothing is left to learn.
-    start = weighted_mean(clients)["1.weight"]
-    torch.testing.assert_close(fused, start, rtol=0, atol=1e-6)
-    # With another architecture of the same kind the step is softmax regression's.
-    pictures = draw_for(model, clients, by, rng(5))
-    assert pictures.shape == (16, 1, 4, 4)
-    assert 0 <= float(pictures.min()) <= float(pictures.max()) <= 1
+def test_two_clients_by_hand() -> None:
+    """A linear ensemble is the mean model: the student has nothing left to learn."""
+    make = lambda: nn.Sequential(nn.Flatten(), nn.Linear(16, 2, bias=False))  # noqa: E731
+    clients = [sent(seeded(make, seed), samples) for seed, samples in ((1, 3), (2, 1))]
+    fused = fuse(clients, known(make(), (1, 4, 4), 2), rng(5), QUICK).model["1.weight"]
+    by_hand = 0.75 * clients[0].model["1.weight"] + 0.25 * clients[1].model["1.weight"]
+    torch.testing.assert_close(fused, by_hand, rtol=0, atol=1e-6)
 
 
-def draw_for(model, clients, by, generator) -> torch.Tensor:
-    made = Generator(by.nz, by.ngf, (1, 4, 4))
-    seed = source(int(generator.integers(2**63)))
-    return draw(made, Ensemble(model, clients), model, 2, seed, by)
+def test_one_step_of_the_student_by_hand() -> None:
+    """Softmax regression's gradient: T times the difference of the tempered answers."""
+    make = lambda: nn.Sequential(nn.Flatten(), nn.Linear(4, 2, bias=False))  # noqa: E731
+    network = known(make(), (1, 2, 2), 2)
+    teacher, student = seeded(make, 1), seeded(make, 2)
+    ensemble = Ensemble(network.model, [sent(teacher, 1)])
+    x = torch.rand(6, 1, 2, 1).expand(6, 1, 2, 2)  # their own mirror images
+    answers = [functional.softmax(net(x) / 20, dim=1).detach() for net in (student, teacher)]
+    gradient = 20 * (answers[0] - answers[1]).T @ x.flatten(1) / 6
+    expected = student[1].weight.detach() - 0.5 * gradient
+    optimiser = torch.optim.SGD(student.parameters(), lr=0.5)
+    _distil(student, ensemble, x, optimiser, source(), QUICK)
+    assert float(gradient.abs().min()) > 0.001
+    torch.testing.assert_close(student[1].weight.detach(), expected, rtol=1e-4, atol=1e-6)
 
 
-def relu_clients() -> tuple[nn.Module, list[Contribution]]:
-    model = seeded(learner)
-    return model, learned(model, [[0, 1], [2, 3]])
-
-
-def test_the_student_moves_towards_the_ensemble_and_beats_the_mean() -> None:
-    model, contributions = relu_clients()
-    network = known(model, (1, 8, 8), 4)
-    fused = fuse(contributions, network, rng(1), LEARNING).model
+def test_two_clients_with_disjoint_classes() -> None:
+    """The student moves towards the ensemble, and beats the mean it started from."""
+    model, contributions, x, y = halves()
+    fused = fuse(contributions, known(model, (1, 8, 8), 10), rng(1), LEARNING).model
     mean, ensemble = weighted_mean(contributions), Ensemble(model, contributions)
-    x, y = bars(400, [0, 1, 2, 3], 7)
     with torch.no_grad():
-        target = functional.softmax(ensemble(x) / 20, dim=1)
+        target = ensemble(x)
 
     def distance(state) -> float:
         model.load_state_dict(dict(state))
         with torch.no_grad():
-            answer = functional.log_softmax(model(x) / 20, dim=1)
-        return float(functional.kl_div(answer, target, reduction="batchmean"))
+            return float((model(x) - target).square().mean())
 
     assert distance(fused) < 0.5 * distance(mean)
     accuracy = [evaluate(model, state, x, y).accuracy for state in (fused, mean)]
-    assert accuracy[0] > accuracy[1]
+    assert accuracy[0] > accuracy[1] + 0.05
 
 
 def test_the_same_again_and_no_chance_elsewhere() -> None:
@@ -120,17 +122,15 @@ def test_the_same_again_and_no_chance_elsewhere() -> None:
 
 def test_pictures_get_the_labels_they_are_drawn_for() -> None:
     """Training lowers the ensemble's cross-entropy: most pictures end as what was asked."""
-    model, contributions = relu_clients()
+    model, contributions, _, _ = halves()
     ensemble = Ensemble(model, contributions)
     by = replace(LEARNING, steps=40, adversarial=0.0)
     generator = Generator(by.nz, by.ngf, (1, 8, 8))
-    student = seeded(learner, 5)
 
     def loss(steps: int) -> float:
-        pictures = draw(
-            generator, ensemble, student, 4, source(2), replace(by, steps=steps)
-        )
-        labels = torch.randint(4, (by.batch,), generator=noise_drawn(by))
+        few = replace(by, steps=steps)
+        pictures = draw(generator, ensemble, model, 10, source(2), few)
+        labels = torch.randint(10, (by.batch,), generator=noise_drawn(by))
         with torch.no_grad():
             return float(functional.cross_entropy(ensemble(pictures), labels))
 
@@ -173,11 +173,11 @@ def test_networks_with_batch_norm_use_their_statistics() -> None:
 def test_the_generator_draws_pictures_of_any_size(shape) -> None:
     generator = Generator(8, 4, shape)
     generator.reset(source())
-    pictures = generator(torch.randn(5, 8, 1, 1))
+    pictures = generator(torch.randn(5, 8, 1, 1)).detach()
     assert pictures.shape == (5, *shape)
     assert 0 < float(pictures.min()) < float(pictures.max()) < 1
     weights = torch.cat([p.flatten() for n, p in generator.named_parameters() if p.dim() > 1])
-    assert float(weights.std()) == pytest.approx(0.02, rel=0.1)
+    assert float(weights.detach().std()) == pytest.approx(0.02, rel=0.1)
 
 
 def test_the_published_generator_has_its_size() -> None:

@@ -9,7 +9,7 @@ from testbed.fusion import fsosa
 from testbed.fusion.fisher_merging import Merging, fuse
 from testbed.learning.factors import Diagonal
 
-AS_IT_IS = Merging(normalise=False, floor=1e-300)
+AS_IT_IS, NORMALISED = Merging(floor=1e-300), Merging(normalise=True)
 
 
 def known(*f: float) -> Diagonal:
@@ -26,7 +26,7 @@ def test_two_clients_by_hand() -> None:
         has([[1.0, 2.0, 5.0]], 2, known(6, 8, 0)),
         has([[3.0, 8.0, 7.0]], 2, known(0, 4, 0)),
     ]
-    got = weights(fuse(clients, only(1, 3), RNG).model)
+    got = weights(fuse(clients, only(1, 3), RNG, NORMALISED).model)
     assert got[0].tolist() == pytest.approx([1.0, 16 / 3, 6.0])
 
 
@@ -39,7 +39,7 @@ def test_two_clients_by_hand_as_fedfisher_has_it() -> None:
 
 def test_the_length_of_a_fisher_does_not_count_but_the_data_do() -> None:
     clients = [has([[0.0]], 1, known(1e-4)), has([[4.0]], 3, known(5e3))]
-    assert weights(fuse(clients, only(1, 1), RNG).model).item() == pytest.approx(3.0)
+    assert weights(fuse(clients, only(1, 1), RNG, NORMALISED).model).item() == pytest.approx(3.0)
 
 
 def test_below_the_floor_is_the_mean_by_data_weight() -> None:

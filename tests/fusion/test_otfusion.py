@@ -98,8 +98,8 @@ def test_skip_paths_and_norms_follow(norm) -> None:
     state = {name: value.clone() for name, value in model.state_dict().items()}
     if norm:
         values = np.random.default_rng(1).random((4, 4)) + 0.5
-        for key, value in zip(("weight", "bias", "running_mean", "running_var"), values):
-            state[f"norm.{key}"] = torch.from_numpy(value)
+        for at, key in enumerate(("weight", "bias", "running_mean", "running_var")):
+            state[f"norm.{key}"] = torch.from_numpy(values[at])
     narrow, wide = torch.tensor([2, 0, 3, 1]), torch.tensor([5, 0, 4, 2, 1, 3])
     other = {}
     for name, value in state.items():
@@ -150,7 +150,6 @@ def test_permuted_clients_fuse_better_than_their_mean() -> None:
     rng = np.random.default_rng(0)
     x = torch.from_numpy(rng.integers(0, 256, (60, 2, 6, 6), dtype=np.uint8))
     y = model(x.double() / 255).argmax(1).to(torch.uint8)
-    assert len(y.unique()) > 1 or len(y) == 60
     held = {"holdout/x": x, "holdout/y": y}
     one = Contribution(5, {k: v.float() for k, v in state.items()}, {}, held)
     two = replace(one, model={k: v.float() for k, v in permuted(state, ORDERS).items()})

@@ -5,6 +5,7 @@ import pytest
 import torch
 from torch import nn
 
+from testbed.learning.models import build
 from testbed.learning.training import Recipe, train
 
 SAMPLES, INPUTS, CLASSES = 10, 4, 3
@@ -104,3 +105,51 @@ def test_training_runs_in_train_mode() -> None:
     # Momentum 0.1 of BatchNorm towards the batch's means 2 and 7.
     torch.testing.assert_close(trained["0.running_mean"], torch.tensor([0.2, 0.7]))
     assert int(trained["0.num_batches_tracked"]) == 1
+
+
+def plain_loop(model, start, x, y, recipe, rng):
+    """The loop that anyone would write."""
+    model.load_state_dict(start)
+    model.train()
+    criterion = nn.CrossEntropyLoss()
+    optimiser = torch.optim.SGD(model.parameters(), lr=recipe.lr, momentum=recipe.momentum)
+    for _ in range(recipe.epochs):
+        order = torch.from_numpy(rng.permutation(len(y)))
+        for begin in range(0, len(y), recipe.batch):
+            chosen = order[begin : begin + recipe.batch]
+            optimiser.zero_grad()
+            criterion(model(x[chosen]), y[chosen]).backward()
+            optimiser.step()
+    return {name: value.detach().clone() for name, value in model.state_dict().items()}
+
+
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+@pytest.mark.parametrize("name", ["lenet", "small-cnn", "mlp", "batchnorm", "unused"])
+def test_bit_for_bit_what_a_plain_loop_gives(name: str, momentum: float) -> None:
+    if name == "batchnorm":
+        model = nn.Sequential(
+            nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(inplace=True), nn.Flatten(),
+            nn.Linear(4 * 26 * 26, 10),
+        )  # fmt: skip
+    elif name == "unused":
+        model = build("lenet", (1, 28, 28), 10, seed=0)
+        model.register_parameter("spare", nn.Parameter(torch.ones(3)))
+    else:
+        model = build(name, (1, 28, 28), 10, seed=0)
+    start = {key: value.clone() for key, value in model.state_dict().items()}
+    generator = torch.Generator().manual_seed(0)
+    x = torch.rand(50, 1, 28, 28, generator=generator)
+    y = torch.randint(10, (50,), generator=generator)
+    recipe = Recipe(epochs=2, lr=0.05, batch=16, momentum=momentum)
+    expected = plain_loop(model, start, x, y, recipe, np.random.default_rng(1))
+    trained = train(model, start, x, y, recipe, np.random.default_rng(1))
+    assert list(trained) == list(expected)
+    assert all(torch.equal(trained[key], expected[key]) for key in expected)
+
+
+def test_frozen_weights_stay(problem) -> None:
+    model, start, x, y = problem
+    model.bias.requires_grad_(False)
+    trained = train(model, start, x, y, RECIPE, np.random.default_rng(5))
+    assert torch.equal(trained["bias"], start["bias"])
+    assert not torch.equal(trained["weight"], start["weight"])

@@ -51,6 +51,7 @@ def make_request(
             **common,
             vehicle=f"veh{number}",
             phase=phase,
+            round=0,
             bytes_down=model if phase == "download" else 0,
             bytes_up=2 * model if phase == "upload" else 0,
         )

@@ -1,4 +1,3 @@
-import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -38,13 +37,3 @@ def make_scenario(tmp_path: Path) -> Callable[..., Path]:
         return config
 
     return make
-
-
-@pytest.fixture(scope="session")
-def bologna() -> Path:
-    """Return the folder of the two cities, which are not part of the project."""
-    given = os.environ.get("TESTBED_SCENARIOS")
-    folder = Path(given) if given else REPOSITORY.parent / "shared" / "scenarios"
-    if not (folder / "bologna_acosta").is_dir():
-        pytest.skip("set TESTBED_SCENARIOS to the folder of bologna_acosta and bologna_pasubio")
-    return folder

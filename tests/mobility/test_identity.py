@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from traffic import replayed, steps
 
-from testbed.config.schema import MobilityConfig, RsuConfig
+from testbed.config.schema import AreaConfig, MobilityConfig, RsuConfig
 
 # Near junctions that many vehicles pass.
 PLACES = {
@@ -41,3 +41,21 @@ def test_libsumo_traci_and_replay_agree(
     assert len(live) == round(ENDS[step_length] / step_length)
     assert sum(len(step.events) for step in live) > 10
     assert any(step.distances for step in live) == (membership == "rsu")
+
+
+@pytest.mark.parametrize("domain", ["one", "separate"])
+def test_several_areas_agree_too(place: dict[str, Any], domain: str, tmp_path: Path) -> None:
+    """Two overlapping areas 300 m apart, so that vehicles are handed over."""
+    x, y = place["rsu"].x, place["rsu"].y
+    areas = (
+        AreaConfig(name="west", x=x - 150, y=y, radius=250),
+        AreaConfig(name="east", x=x + 150, y=y, radius=250),
+    )
+    keys = {**place, "rsu": RsuConfig(), "rsus": areas, "domain": domain}
+    config = MobilityConfig(membership="multi_rsu", end=ENDS[1.0], warmup=0, **keys)
+    live, again = replayed(config, tmp_path / "trace.parquet")
+    assert steps(config.model_copy(update={"backend": "traci"})) == live
+    assert again == [step for step in live if step.events or step.distances]
+    assert sum(len(step.events) for step in live) > 10
+    served = {area.rsu for step in live for area in step.distances.values()}
+    assert served == ({"west", "east"} if domain == "one" else {"west"})

@@ -74,7 +74,7 @@ class Builder:
     ) -> None:
         row = LedgerRow(
             run=f"{self.method}-0a1b2c3d", seed=self.seed, method=self.method, rho=0.5,
-            density=None, request=request, kind=kind, vehicle="", phase="train",
+            density=None, request=request, kind=kind, vehicle="", phase="train", round=0,
             t_start=self.now, t_end=self.now, compute_s_measured=None, compute_s_billed=0.0,
             network_s=0.0, bytes_down=0, bytes_up=0, byte_basis="serialised",
             population=self.members, subset=self.subset, reused=False, triggered=triggered,
@@ -120,7 +120,8 @@ class Builder:
                     partition=request or -1,
                     t_start=start or 300.0, t_end=self.now, batch=len(together),
                     population=self.members, subset=self.subset, subset_changed=triggered,
-                    replaced=int(triggered), triggered=triggered, accuracy=self.accuracy,
+                    replaced=int(triggered), triggered=triggered, server_bytes=MODEL,
+                    accuracy=self.accuracy,
                     loss=0.3, iterations=12, residual=1e-7,
                     converged=not (self.method == "fsosa" and 4 in together),
                 )
@@ -129,7 +130,7 @@ class Builder:
 
 def write_run(
     root: Path, method: str, seed: int = 0, requests: int = 31, batch: int = 1,
-    warnings: tuple[str, ...] = (), **config: Any,
+    warnings: tuple[str, ...] = (), notes: tuple[str, ...] = (), **config: Any,
 ) -> Path:  # fmt: skip
     """Write one run below `root` and return its folder."""
     builder = Builder(method, seed, World(seed, requests), batch)
@@ -147,6 +148,7 @@ def write_run(
         ),
         "population_initial": M0,
         "subset_size": builder.subset,
+        "notes": list(notes),
         "warnings": list(warnings),
         "versions": {"python": "3.11.9", "sumo": "1.28.0", "testbed": "0.1.0"},
         "data": {"name": "digits", "fingerprint": "f" * 64},

@@ -79,11 +79,11 @@ def test_units_keep_numbers_short(largest):
 
 
 def test_methods_have_fixed_names_and_order():
-    assert [label(m) for m in ("fsosa", "retrain", "finetune", "fedrr")] == [
+    assert [label(m) for m in ("fsosa", "retrain", "finetune", "mine")] == [
         "F-SOSA-U/I",
         "Retrain",
         "Fine-tune",
-        "fedrr",
+        "mine",
     ]
     assert order(["zeta", "finetune", "alpha", "fsosa", "zeta"]) == (
         "fsosa",

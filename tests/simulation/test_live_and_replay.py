@@ -12,7 +12,20 @@ from testbed.execution import open_executor
 from testbed.mobility import open_source, write_trace
 from testbed.simulation.world import World
 
-RULES = ("finish", "abort", "withdraw_by_proxy")
+RULES = ("finish", "abort", "resume_on_return", "withdraw_by_proxy")
+AREAS = {
+    "membership": "multi_rsu",
+    "rsus": [
+        {"name": "west", "x": 700, "y": 800, "radius": 200},
+        {"name": "east", "x": 900, "y": 800, "radius": 200},
+    ],
+}
+# By name: what happens to unfinished work, and who is a member.
+CASES: dict[str, tuple[str, dict[str, object]]] = {
+    **{rule: (rule, {}) for rule in RULES},
+    "one domain": ("abort", AREAS),
+    "separate domains": ("abort", {**AREAS, "domain": "separate", "follow": "east"}),
+}
 
 
 def busy(rule: str, **mobility: object) -> Experiment:
@@ -38,23 +51,31 @@ def go(wanted: Experiment) -> Ran:
 
 @pytest.fixture(scope="module")
 def lives() -> Mapping[str, Ran]:
-    return {rule: go(busy(rule)) for rule in RULES}
+    return {name: go(busy(rule, **members)) for name, (rule, members) in CASES.items()}
 
 
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
-@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("case", CASES)
 def test_a_replay_is_the_live_run(
-    tmp_path: Path, lives: Mapping[str, Ran], rule: str, ending: str
+    tmp_path: Path, lives: Mapping[str, Ran], case: str, ending: str
 ) -> None:
-    seen = lives[rule].outcome
+    seen = lives[case].outcome
     path = tmp_path / f"t.{ending}"
-    write_trace(path, seen.trace, lives[rule].world.source.provenance)
-    again = go(busy(rule, source="trace", trace=path)).outcome
-    assert rows_of(again) == rows_of(seen)
+    write_trace(path, seen.trace, lives[case].world.source.provenance)
+    again = go(busy(CASES[case][0], source="trace", trace=path)).outcome
+    assert repr(rows_of(again)) == repr(rows_of(seen))
     assert again.metrics == seen.metrics
     assert again.contact == seen.contact
-    assert again.trace.places == seen.trace.places
     assert again.trace.events == seen.trace.events
+    assert again.trace.places == seen.trace.places != ()
+
+
+def test_areas_serve_in_one_domain_and_apart(lives: Mapping[str, Ran]) -> None:
+    served = {
+        name: {sighting.rsu for sighting in lives[name].outcome.trace.places}
+        for name in ("one domain", "separate domains")
+    }
+    assert served == {"one domain": {"west", "east"}, "separate domains": {"east"}}
 
 
 def test_a_trace_says_itself_that_its_members_have_places(
@@ -68,7 +89,7 @@ def test_a_trace_says_itself_that_its_members_have_places(
 
 def test_visits_are_too_short_for_some(lives: Mapping[str, Ran]) -> None:
     """The rules differ here, so that the comparison above is of something."""
-    wasted = {rule: ran.outcome.contact.wasted_bytes for rule, ran in lives.items()}
+    wasted = {rule: lives[rule].outcome.contact.wasted_bytes for rule in RULES}
     assert wasted["finish"] == 0 < min(wasted["abort"], wasted["withdraw_by_proxy"])
     assert rows_of(lives["abort"].outcome) != rows_of(lives["withdraw_by_proxy"].outcome)
 
