@@ -212,12 +212,15 @@ class Processes:
         """See `Executor.train`."""
         memory = self._memory
         new = memory.untrained(parts)
-        for part, made in zip(new, self._map(_train_remotely, new), strict=True):
-            memory.learn(part, made)
+        both = self._map(_train_remotely, new, [statistic] * len(new))
+        for part, (trained, informed) in zip(new, both, strict=True):
+            memory.learn(part, trained)
+            if informed is not None:
+                memory.hear(part, statistic, informed)
         new = memory.uninformed(parts, statistic)
         models = [serialise_model(memory.state(part)) for part in new]
-        informed = self._map(_inform_remotely, new, models, [statistic] * len(new))
-        for part, made in zip(new, informed, strict=True):
+        late = self._map(_inform_remotely, new, models, [statistic] * len(new))
+        for part, made in zip(new, late, strict=True):
             memory.hear(part, statistic, made)
         return memory.answer(parts, statistic)
 
@@ -301,8 +304,15 @@ def _worker_task() -> Task:
     return _task
 
 
-def _train_remotely(part: int) -> tuple[Message, float]:
-    return _train(_worker_task(), part)
+def _train_remotely(
+    part: int, statistic: str
+) -> tuple[tuple[Message, float], tuple[Message, float] | None]:
+    """Return what training a client gave and, if that can be used, what its statistic gave."""
+    trained = _train(_worker_task(), part)
+    model = _read(trained[0], deserialise_model)
+    if isinstance(model, Unusable):
+        return trained, None
+    return trained, _inform(_worker_task(), part, model, statistic)
 
 
 def _inform_remotely(part: int, model: bytes, statistic: str) -> tuple[Message, float]:

@@ -125,7 +125,7 @@ def _output_gradients(
             yield functional.pad(column, (c, 0))
         return
     if estimator == "sampled":
-        draws = torch.from_numpy(rng.random((len(p), 1)))
+        draws = torch.from_numpy(rng.random((len(p), 1))).to(p.device)
         labels = (p.double().cumsum(dim=1) < draws).sum(dim=1).clamp(max=classes - 1)
     yield functional.one_hot(labels, classes) - p
 

@@ -116,7 +116,9 @@ def test_the_source_is_a_source_and_its_trace_replays_the_same(tmp_path: Path) -
 
 def test_what_cannot_be_generated_is_refused() -> None:
     generated = "mobility.source=generated"
-    with pytest.raises(ConfigError, match="'rsu' needs positions, which source 'generated' has not"):
+    with pytest.raises(
+        ConfigError, match="'rsu' needs positions, which source 'generated' has not"
+    ):
         load(None, [generated, "mobility.membership=rsu"])
     with pytest.raises(ConfigError, match=r"arrivals.per_minute: 0 must be greater than 0"):
         load(None, [generated, "mobility.arrivals.per_minute=0"])
