@@ -12,6 +12,7 @@ from testbed.reporting.comparison import load as load_runs
 from testbed.reporting.comparison import notes
 from testbed.reporting.figures import draw
 from testbed.reporting.html import write_report
+from testbed.reporting.names import label
 from testbed.reporting.table import summarise, write_summary
 
 
@@ -48,6 +49,6 @@ def publish(folder: Path, redraw: bool = True) -> None:
         console.print(f"note: {note}", soft_wrap=True)
     for run_ in runs:
         for warning in run_.manifest["warnings"]:
-            console.print(f"note: {run_.method}, seed {run_.seed}: {warning}", soft_wrap=True)
+            console.print(f"note: {label(run_.method)}, seed {run_.seed}: {warning}", soft_wrap=True)
     console.print(f"figures: {folder / 'figures'}", soft_wrap=True)
     console.print(f"report:  {folder / 'report.html'}", soft_wrap=True)

@@ -357,7 +357,8 @@ def _warnings(
             f"{len(outside)} of {len(metrics) - 1} requests, first at request "
             f"{outside[0].request} with M = {outside[0].population}."
         )
-    shrunk = [m for m in metrics if 0 < m.subset < size]  # 0: the method keeps no subset
+    # A subset of 0 means that the method keeps none; some never replace who has left.
+    shrunk = [m for m in metrics if m.population < size and m.subset]
     if shrunk:
         found.append(
             f"The population fell below P = {size} at {len(shrunk)} requests; "
