@@ -49,6 +49,7 @@ def publish(folder: Path, redraw: bool = True) -> None:
         console.print(f"note: {note}", soft_wrap=True)
     for run_ in runs:
         for warning in run_.manifest["warnings"]:
-            console.print(f"note: {label(run_.method)}, seed {run_.seed}: {warning}", soft_wrap=True)
+            whose = f"{label(run_.method)}, seed {run_.seed}"
+            console.print(f"note: {whose}: {warning}", soft_wrap=True)
     console.print(f"figures: {folder / 'figures'}", soft_wrap=True)
     console.print(f"report:  {folder / 'report.html'}", soft_wrap=True)

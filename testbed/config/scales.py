@@ -23,6 +23,7 @@ SCALABLE = (
     "learning.epochs",
     "mobility.schedule.changes",
     "mobility.schedule.vehicles",
+    "rounds.distillation",
     "rounds.retraining",
     "rounds.rounds",
     "seeds",

@@ -112,7 +112,7 @@ class EditingConfig(Section):
 
 
 class RoundsConfig(Section):
-    """The methods that train in rounds: federaser, fedrr and fats-cu."""
+    """The methods that train in rounds: federaser, fedrr, fats-cu, and dense at the server."""
 
     rounds: int = Field(
         10, ge=2, description="T; each takes learning.epochs / T epochs, in whole epochs"
@@ -122,6 +122,7 @@ class RoundsConfig(Section):
         0.5, gt=0, le=1, description="federaser: share of a round's epochs in a calibration"
     )
     retraining: int = Field(5, ge=1, description="fedrr: rounds of a rapid retraining")
+    distillation: int = Field(20, ge=1, description="dense: epochs at the coordinator")
 
 
 class TimeConfig(Section):

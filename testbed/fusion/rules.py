@@ -5,7 +5,8 @@ contributions (statistic ``holdout``), sent and billed like everything else.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -71,7 +72,13 @@ def network_of(task: Task) -> Network:
     return Network(task.model, blocks(task.model), task.shape, len(task.dataset.classes))
 
 
-def rule(name: str, config: FusionConfig, fisher: FisherConfig, iterations: int) -> Rule:
+def rule(
+    name: str,
+    config: FusionConfig,
+    fisher: FisherConfig,
+    iterations: int,
+    distillation: int = dense.DEFAULT.epochs,
+) -> Rule:
     """Return a rule by its name; the configuration is F-SOSA's.
 
     Parameters
@@ -82,7 +89,12 @@ def rule(name: str, config: FusionConfig, fisher: FisherConfig, iterations: int)
     fisher : FisherConfig
     iterations : int
         Solver steps that the coordinator is charged for.
+    distillation : int
+        DENSE's epochs.
     """
+    if name == "dense":
+        by = replace(dense.DEFAULT, epochs=distillation)
+        return Rule(partial(dense.fuse, by=by), "model", partial(dense.flops, by=by))
     if name != "fsosa":
         return RULES[name]
     projection = Projection.from_config(config)

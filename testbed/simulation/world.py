@@ -113,7 +113,11 @@ class World:
         if method.in_rounds:
             Rounds.from_config(experiment.rounds, experiment.learning.epochs).check()
         by = rule(
-            method.rule, experiment.fusion, experiment.fisher, experiment.server.billed_iterations
+            method.rule,
+            experiment.fusion,
+            experiment.fisher,
+            experiment.server.billed_iterations,
+            experiment.rounds.distillation,
         )
         self.coordinator = Coordinator(
             env=self.env,

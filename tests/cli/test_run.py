@@ -180,7 +180,7 @@ def test_warnings_of_a_run_are_printed(call: Call) -> None:
         "run", "tiny.yaml", "--set", "editing.requests=9", "--set", "editing.methods=[finetune]"
     )
     assert code == 0
-    assert "note: finetune, seed 0: The traffic ended after 4 of 9 requests." in out
+    assert "note: Fine-tune, seed 0: The traffic ended after 4 of 9 requests." in out
 
 
 def test_figures_that_were_never_drawn_are_drawn_by_the_next_command(

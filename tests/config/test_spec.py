@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from testbed.config import Experiment, canonical, load, spec_hash
 from testbed.config.spec import differences, keys
 
-DEFAULT_HASH = "34f703dc"
+DEFAULT_HASH = "3a10004a"
 
 
 def test_the_hash_of_the_defaults_is_pinned():
