@@ -228,6 +228,7 @@ def _write(
             "versions": provenance.versions(),
             "commit": provenance.commit(),
             "host": provenance.host(),
+            "device": str(task.device),
             "wall_s": round(wall_s, 3),
         },
     )

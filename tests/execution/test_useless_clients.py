@@ -21,6 +21,7 @@ from testbed.experiments.rundir import find_runs
 from testbed.learning.acceptance import Unusable
 from testbed.learning.client import Task, prepare
 from testbed.learning.contribution import Contribution, deserialise, deserialise_model
+from testbed.reporting.names import label
 
 SPOILING = """
 import torch
@@ -215,7 +216,7 @@ def test_report_and_terminal_list_every_one(place: Path) -> None:
         printed = (place / f"{kind}.txt").read_text()
         for run in find_runs(place / kind):
             for warning in run.manifest["warnings"]:
-                assert f"note: {run.method}, seed 0: {warning}" in printed
+                assert f"note: {label(run.method)}, seed 0: {warning}" in printed
     assert report.count("treated as if it had left") == 14 + 7 + 2
 
 

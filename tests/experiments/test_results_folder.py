@@ -179,9 +179,9 @@ def test_a_broken_mark_is_refused(trace: Path, out: Path, mark: str) -> None:
         ("", "not a readable manifest"),
         ("{", "not a readable manifest"),
         ("[]", "schema version None"),
-        ('{"schema": 99}', "schema version 99, this testbed reads 2"),
+        ('{"schema": 99}', "schema version 99, this testbed reads 3"),
         (
-            '{"schema": 2, "hash": "00000000", "seed": 0, "status": "finished"}',
+            '{"schema": 3, "hash": "00000000", "seed": 0, "status": "finished"}',
             "its manifest belongs to another spec (00000000, expected",
         ),
     ],
