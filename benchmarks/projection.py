@@ -14,6 +14,8 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -34,6 +36,8 @@ from testbed.streams import Streams
 
 RTOL, LIMIT = 1e-6, 50_000
 MANY, COUNTED = 2e8, 3_000  # multiplications of a slow product, iterations counted for such
+
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -92,7 +96,7 @@ def systems(case: Case, preset: str) -> list[tuple[str, KroneckerSum, Tensor]]:
     return found
 
 
-def timed[T](work: Callable[[], T], rounds: int) -> tuple[float, T]:
+def timed(work: Callable[[], Result], rounds: int) -> tuple[float, Result]:
     """Least processor time of some rounds."""
     best = float("inf")
     for _ in range(rounds):
@@ -146,7 +150,7 @@ def main() -> None:
             for layer, system, rhs in systems(case, preset):
                 slow, steps, mark = plain(system, rhs, by.shrink)
                 rounds = 3 if mark == " " else 1
-                ours, (_, fast) = timed(lambda s=system, r=rhs: s.solve(r, RTOL, LIMIT), rounds)
+                ours, (_, fast) = timed(partial(system.solve, rhs, RTOL, LIMIT), rounds)
                 assert fast.converged
                 plain_s, ours_s = plain_s + slow, ours_s + ours
                 print(

@@ -76,4 +76,5 @@ def rows(a: Tensor, d: Tensor, tolerance: Tensor, most: int) -> list[Tensor] | N
 
 def _orthogonal(rows: Tensor) -> Tensor:
     """Return Z with orthogonal rows and Z^T Z = U^T U."""
-    return torch.linalg.eigh(rows @ rows.T).eigenvectors.T @ rows
+    vectors: Tensor = torch.linalg.eigh(rows @ rows.T).eigenvectors
+    return vectors.T @ rows
