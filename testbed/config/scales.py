@@ -55,18 +55,38 @@ def scaled(path: Path | None, document: Document, overrides: Document) -> Docume
     for name, section in scales.items():
         if name not in NAMES:
             raise ConfigError(f"{path}: scales.{name}: unknown scale; known: {_listed(NAMES)}")
+        if not isinstance(section, Mapping | None):
+            raise ConfigError(
+                f"{path}: scales.{name}: {show(section)} must be a section with keys"
+            )
         for key in _leaves(section, ""):
             if key not in SCALABLE:
                 raise ConfigError(
                     f"{path}: scales.{name}.{key}: a scale changes sizes only: {_listed(SCALABLE)}"
                 )
     wanted = overrides.get("scale", document.get("scale", _DEFAULT))
+    if not isinstance(wanted, str):
+        return document  # the schema refuses it
     if wanted in scales:
-        return merge(document, scales[wanted] or {})
+        section = scales[wanted] or {}
+        _no_mix(document, section, "")
+        return merge(document, section)
     if wanted != _DEFAULT and wanted in NAMES:
         where = f"{path} has {_listed(scales)}" if scales else f"{path or 'this'} has no scales"
         raise ConfigError(f"scale: {show(wanted)} is not described; {where}")
     return document
+
+
+def _no_mix(document: Mapping[str, Any], section: Mapping[str, Any], prefix: str) -> None:
+    """Refuse to lay a section over what is none, which would hide a mistake of the file."""
+    for key, value in section.items():
+        below = document.get(key)
+        if isinstance(value, Mapping) and below is not None:
+            if not isinstance(below, Mapping):
+                raise ConfigError(
+                    f"{prefix}{key}: {show(below)} must be a section with keys of its own"
+                )
+            _no_mix(below, value, f"{prefix}{key}.")
 
 
 def _leaves(section: Any, prefix: str) -> list[str]:

@@ -12,8 +12,6 @@
 =============================  ==========================================================
 """
 
-import zipfile
-import zlib
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -99,10 +97,7 @@ def _load(path: Path) -> _Arrays:
     try:
         with path.open("rb") as stream, np.load(stream, allow_pickle=False) as bundle:
             return {key: bundle[key] for key in bundle.files if key in known}
-    except (
-        OSError, ValueError, EOFError, TypeError, KeyError, MemoryError, NotImplementedError,
-        RuntimeError, zipfile.BadZipFile, zlib.error,
-    ) as error:  # fmt: skip
+    except Exception as error:  # NumPy's reader raises many
         reason = str(error).partition("\n")[0]
         if "allow_pickle" in reason:
             reason = "an array of Python objects, not of numbers"
@@ -178,7 +173,7 @@ def _with_writers(raw: Raw, arrays: _Arrays, path: Path) -> Raw:
     if _NAMES in arrays:
         names = tuple(map(str, arrays[_NAMES].reshape(-1).tolist()))
         numbers = {
-            key: check_labels(who, len(who), f"{path}: {key}", len(names) - 1)
+            key: check_labels(who, len(who), f"{path}: {key}", len(names) - 1, what="writer")
             for key, who in given.items()
         }
     else:

@@ -71,7 +71,14 @@ def decode(sources: Iterable[tuple[Path | bytes, str]], count: int, like: Header
         If some are broken or of another size; all are named.
     """
     shape = (like.height, like.width) if like.grey else (like.height, like.width, 3)
-    pictures = np.empty((count, *shape), np.uint8)
+    try:
+        pictures = np.empty((count, *shape), np.uint8)
+    except MemoryError:
+        size = count * int(np.prod(shape, dtype=object)) / 2**30
+        raise DataError(
+            f"{count} pictures of {like.width}x{like.height} take {size:.3g} GiB, more than there "
+            "is; set data.limit or make the pictures smaller"
+        ) from None
     faults: list[str] = []
     with _strict():
         for picture, (source, where) in zip(pictures, sources, strict=True):

@@ -97,17 +97,22 @@ def _read_shard(path: Path, most: int) -> dict[str, _Samples]:
     except OSError as error:
         raise DataError(f"cannot read {path}: {error.strerror}") from None
     except (ValueError, RecursionError) as error:
-        raise DataError(f"{path}: truncated or not JSON: {error}; copy it again") from None
+        reason = str(error).partition(";")[0]  # after which Python gives programmers advice
+        raise DataError(f"{path}: truncated or not JSON: {reason}; copy it again") from None
     keys = ("users", "num_samples", "user_data")
     if not isinstance(content, dict) or not content.keys() >= set(keys):
         raise DataError(f"{path}: not a LEAF shard, it must have the keys {', '.join(keys)}")
     users, sizes, data = (content[key] for key in keys)
     if not isinstance(users, list) or not isinstance(sizes, list) or not isinstance(data, dict):
         raise DataError(f"{path}: users and num_samples must be lists, user_data an object")
-    if len(users) != len(sizes) or sorted(map(str, users)) != sorted(data):
+    if not all(isinstance(user, str) for user in users):
+        raise DataError(f"{path}: users must be strings, as the keys of user_data are")
+    if len(users) != len(sizes) or sorted(users) != sorted(data):
+        odd = sorted(set(users) ^ data.keys()) or [user for user in users if users.count(user) > 1]
+        named = f"; look at user {odd[0]!r}" if odd else ""
         raise DataError(
             f"{path}: {len(users)} users, {len(sizes)} num_samples and {len(data)} entries of "
-            "user_data do not name the same users once each"
+            f"user_data do not name the same users once each{named}"
         )
     faults = [
         f"{path}: user {user!r}: {fault}"
@@ -123,7 +128,7 @@ def _compact(item: dict[str, Any]) -> dict[str, Any]:
     if isinstance(item.get("x"), list) and isinstance(item.get("y"), list):
         try:
             return {"x": np.asarray(item["x"], np.float32), "y": np.asarray(item["y"])}
-        except (ValueError, TypeError):  # rows of different lengths, or no numbers
+        except (ValueError, TypeError, OverflowError):  # rows of different lengths, no numbers
             return {"x": None, "y": np.asarray(())}
     return item
 
@@ -133,7 +138,9 @@ def _faults(user: Any, size: Any, most: int) -> Iterator[str]:
         yield "no x and y"
         return
     x, y = user["x"], user["y"]
-    if x is None or (len(y) and x.shape[1:] != (_PIXELS,)):
+    if not isinstance(y, np.ndarray):
+        yield "x and y must be lists"
+    elif x is None or (len(y) and x.shape[1:] != (_PIXELS,)):
         yield f"x is not one list of {_PIXELS} numbers per picture"
     elif len(y) != size or len(x) != size:
         yield f"{len(x)} pictures and {len(y)} labels where num_samples promises {size}"

@@ -87,7 +87,12 @@ def check_pictures(x: NDArray[Any], shape: tuple[int, ...] | None, where: str) -
 
 
 def check_labels(
-    y: NDArray[Any], pictures: int, where: str, most: int, least: int = 0
+    y: NDArray[Any],
+    pictures: int,
+    where: str,
+    most: int,
+    least: int = 0,
+    what: str = "label",
 ) -> IntArray:
     """Refuse what is not one label from `least` to `most` per picture."""
     if y.ndim != 1 or y.dtype.kind not in "iu":
@@ -98,8 +103,8 @@ def check_labels(
         raise DataError(f"{where}: no labels")
     wrong = np.flatnonzero((y < least) | (y > most))
     if wrong.size:
-        others = f" ({wrong.size} such labels)" if wrong.size > 1 else ""
+        others = f" ({wrong.size} such {what}s)" if wrong.size > 1 else ""
         raise DataError(
-            f"{where}: label {y[wrong[0]]} of sample {wrong[0]} is not in {least}..{most}{others}"
+            f"{where}: {what} {y[wrong[0]]} of sample {wrong[0]} is not in {least}..{most}{others}"
         )
     return y.astype(np.int64)

@@ -159,5 +159,5 @@ def _nothing(path: Path, name: str | None) -> str:
         if len(deeper) == 1 and (name is None or name in deeper[0][0].names):
             return f"{path}: no data set, but {inner} holds {deeper[0][0].title}; name that folder"
     missing = idx.FIRST if name in _IDX.names else "data set that is known"
-    holds = wanted(name) if name else "; ".join(_HOLDS.values())
+    holds = wanted(name) if name else "; ".join(dict.fromkeys(_HOLDS.values()))
     return f"{path}: no {missing}; the folder must hold {holds.removeprefix('a folder with ')}"

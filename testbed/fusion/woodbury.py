@@ -21,6 +21,7 @@ from torch import Tensor
 from testbed.fusion.solver import Operator
 
 _RUNS = 8
+_FLOOR = 1e-10  # least of D as a share of F's largest diagonal entry: S must stay regular
 
 
 def woodbury(g: Tensor, z: Sequence[Tensor], diagonal: Tensor, tau: float, size: int) -> Operator:
@@ -50,7 +51,8 @@ def woodbury(g: Tensor, z: Sequence[Tensor], diagonal: Tensor, tau: float, size:
     z_used = rows[used]
     x = vectors[client[row], :, p] * values[client[row], p].clamp_min(0.0).sqrt().unsqueeze(1)
 
-    left = (diagonal - x.square().T @ z_used.square()[slot]).clamp_min(tau)
+    left = diagonal - x.square().T @ z_used.square()[slot]
+    left.clamp_min_(max(tau, _FLOOR * float(diagonal.max())))
     inverse_d = torch.empty_like(left)
     s = torch.eye(len(x), dtype=x.dtype)
     for run in torch.arange(len(left)).chunk(_RUNS):
@@ -63,6 +65,7 @@ def woodbury(g: Tensor, z: Sequence[Tensor], diagonal: Tensor, tau: float, size:
         scaled = v.double() * inverse_d
         c = inverse_s @ (x * (z_used @ scaled.T)[slot]).sum(dim=1)
         back = x.new_zeros(len(z_used), x.shape[1]).index_add_(0, slot, x * c.unsqueeze(1))
-        return (scaled - (back.T @ z_used) * inverse_d).to(v.dtype)
+        solved: Tensor = scaled - (back.T @ z_used) * inverse_d
+        return solved.to(v.dtype)
 
     return precondition

@@ -119,6 +119,11 @@ class World:
             experiment.server.billed_iterations,
             experiment.rounds.distillation,
         )
+        if "holdout" in by.statistic.split("+") and not any(map(len, self.task.holdouts)):
+            raise ConfigError(
+                f"{self.method} chooses by pictures that clients hold out, and data.holdout "
+                f"{experiment.data.holdout:g} leaves none; raise data.holdout"
+            )
         self.coordinator = Coordinator(
             env=self.env,
             task=self.task,

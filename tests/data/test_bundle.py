@@ -1,6 +1,8 @@
 """Bundles of arrays, of JPEG files, with and without writers; broken ones are named."""
 
 import os
+import zipfile
+from io import BytesIO
 from pathlib import Path
 
 import numpy as np
@@ -122,7 +124,7 @@ def test_writers_by_number_or_name(store):
     assert data.writers == ("x", "y", "z")
     assert data.writers_train.tolist() == [1, 1, 0, 0, 2, 2]
     line = refusal("npz", store(**plain(4, 4), writer_train=np.full(6, 4), writer_ids=ids))
-    assert line.endswith("writer_train: label 4 of sample 0 is not in 0..3 (6 such labels)")
+    assert line.endswith("writer_train: writer 4 of sample 0 is not in 0..3 (6 such writers)")
 
 
 def test_writers_are_part_of_the_fingerprint(store):
@@ -251,3 +253,19 @@ def test_the_real_cifar10_in_part():
     assert np.bincount(data.y_test).tolist() == [5] * 10
     assert data.x_train.shape == (200, 3, 32, 32)
     assert 0.4 < data.x_train.mean() < 0.55
+
+
+@pytest.mark.parametrize("shape", ["(20,8", "(1" + 30 * "0" + ", 8, 8)"])
+def test_a_header_that_lies(store, shape):
+    path = store(**plain(8, 8))
+    content = BytesIO()
+    np.lib.format.write_array(content, np.zeros((20, 8, 8), np.uint8))
+    broken = content.getvalue().replace(b"(20, 8, 8)", shape.encode().ljust(10))
+    with zipfile.ZipFile(path, "w") as file:
+        file.writestr("x_train.npy", broken)
+    assert "not a readable .npz bundle" in refusal("npz", path)
+
+
+def test_a_wrong_writer_is_called_one(store):
+    writers = {"writer_train": np.array([0, 1, 7, 0, 1, 0]), "writer_ids": np.array(["a", "b"])}
+    assert "writer 7 of sample 2 is not in 0..1" in refusal("npz", store(**plain(8, 8), **writers))

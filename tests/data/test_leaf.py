@@ -127,3 +127,46 @@ def test_a_user_of_two_shards(folder):
     path = folder / "train/all_data_10_niid_0_keep_0_train_9.json"
     path.write_text(json.dumps(leaf_shard({"w9": [(1, 1)]})))
     assert refusal("femnist", folder) == f"{path}: user 'w9' is also in an earlier shard"
+
+
+@pytest.mark.parametrize(
+    ("keys", "reason"),
+    [
+        ({"users": [1, 2]}, "users must be strings"),
+        ({"users": ["w9", "w2"]}, "user_data do not name the same users once each; look at user"),
+        ({"users": ["w9", "w9"]}, "look at user 'w1'"),
+    ],
+)
+def test_users_that_are_not_those_of_the_data(folder, keys, reason):
+    change(folder / FIRST, **keys)
+    assert reason in refusal("femnist", folder)
+
+
+@pytest.mark.parametrize(
+    ("labels", "reason"),
+    [({"0": 1}, "x and y must be lists"), (3, "x and y must be lists"), ("1", "x and y must")],
+)
+def test_labels_that_are_no_list(folder, labels, reason):
+    path = folder / FIRST
+    shard = json.loads(path.read_text())
+    shard["user_data"]["w1"]["y"] = labels
+    path.write_text(json.dumps(shard))
+    assert f"user 'w1': {reason}" in refusal("femnist", folder)
+
+
+def test_numbers_beyond_any_float(folder):
+    path = folder / FIRST
+    shard = json.loads(path.read_text())
+    shard["user_data"]["w1"]["x"] = [[10**401] * 784]
+    path.write_text(json.dumps(shard))
+    assert "x is not one list of 784 numbers" in refusal("femnist", folder)
+
+
+def test_advice_for_programmers_is_left_out(folder):
+    path = folder / FIRST
+    path.write_text(
+        path.read_text().replace('"num_samples": [', f'"num_samples": [{"9" * 5000}, ')
+    )
+    told = refusal("femnist", folder)
+    assert "not JSON" in told
+    assert "sys." not in told
