@@ -52,9 +52,7 @@ class Watched:
                 self.fragments[part] = fragments(one.contribution, self.initial)
         return trained
 
-    def tune(
-        self, parts: Sequence[int], start: Model, session: Session = ONE_SHOT
-    ) -> list[Tuned]:
+    def tune(self, parts: Sequence[int], start: Model, session: Session = ONE_SHOT) -> list[Tuned]:
         """See `testbed.execution.executor.Executor`."""
         return self.inner.tune(parts, start, session)
 
