@@ -68,11 +68,13 @@ class Totals:
 
 
 def totals(rows: Iterable[LedgerRow]) -> Totals:
-    """Add up the requests of one run; request 0 is left out."""
-    costs = [cost for cost in per_request(rows) if cost.request > 0]
+    """Add up the requests of one run; request 0 is left out unless it is all there is."""
+    everything = per_request(rows)
+    answered = [cost for cost in everything if cost.request > 0]
+    costs = answered or everything
     return Totals(
-        requests=len(costs),
-        triggered=sum(cost.triggered for cost in costs),
+        requests=len(answered),
+        triggered=sum(cost.triggered for cost in answered),
         seconds=fsum(cost.seconds for cost in costs),
         bytes={name: sum((cost.bytes[name] for cost in costs), Bytes()) for name in TARIFFS},
     )

@@ -167,10 +167,16 @@ def basis(summaries: Sequence[Summary]) -> str:
     several = len(seeds) > 1
     means = "Means over seeds" if several else "Seed"
     spread = "; ± is the sample standard deviation" if several else ""
+    asked = any(summary.requests for summary in summaries)
+    what = (
+        "sums over the requests, without the initial training"
+        if asked
+        else "those of the initial training: there were no requests"
+    )
     return (
         f"{means} {', '.join(map(str, seeds))}{spread}. "
         "Time is simulated; bytes are serialised bytes (1 MB = 1e6 bytes), priced by the tariffs "
-        f"{', '.join(TARIFFS)}. Both are sums over the requests, without the initial training."
+        f"{', '.join(TARIFFS)}. Both are {what}."
     )
 
 

@@ -247,7 +247,7 @@ def test_warming_up_changes_nothing(task: Task) -> None:
 
 def test_a_worker_works_only_when_started_by_an_executor() -> None:
     with pytest.raises(RuntimeError, match="open_executor"):
-        executor_module._train_remotely(0)
+        executor_module._train_remotely(0, "fisher")
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="parent-death signals are Linux's")

@@ -107,8 +107,6 @@ def test_every_path_solves_the_full_system(spy, rank, s, path, damping) -> None:
     assert solve.converged
     assert residual <= 1e-6
     assert solve.residual == pytest.approx(float(residual), rel=1e-6)
-    exact = torch.linalg.solve(total, rhs.reshape(-1)).view(SHAPE)
-    assert (x - exact).norm() <= float(torch.linalg.cond(total)) * 1e-6 * exact.norm()
     plain = conjugate_gradients(of.operator(), rhs, 1e-6, 20_000)[1]
     assert solve.iterations < plain
 

@@ -16,6 +16,7 @@ DEFAULTS: dict[str, Any] = {
     "kind": "leave",
     "vehicle": COORDINATOR,
     "phase": "solve",
+    "round": 0,
     "t_start": 0.0,
     "t_end": 0.0,
     "compute_s_measured": None,
@@ -51,7 +52,6 @@ def make_request(
             **common,
             vehicle=f"veh{number}",
             phase=phase,
-            round=0,
             bytes_down=model if phase == "download" else 0,
             bytes_up=2 * model if phase == "upload" else 0,
         )

@@ -8,7 +8,7 @@ from testbed.ledger import COLUMNS, Ledger
 def test_columns_are_those_of_the_design_in_order():
     assert COLUMNS[:6] == ("run", "seed", "method", "rho", "density", "request")
     assert COLUMNS[-2:] == ("triggered", "result")
-    assert len(COLUMNS) == len(set(COLUMNS)) == 22
+    assert len(COLUMNS) == len(set(COLUMNS)) == 23
 
 
 def test_rows_are_frozen(row):

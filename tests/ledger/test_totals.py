@@ -85,10 +85,11 @@ def test_mean_edit_cost_under_the_paper_tariff(bill):
 
 @given(st.lists(ROWS, max_size=40))
 def test_totals_are_the_sum_of_the_requests(rows):
-    costs = [cost for cost in per_request(rows) if cost.request]
+    answered = [cost for cost in per_request(rows) if cost.request]
+    costs = answered or per_request(rows)
     total = totals(rows)
-    assert total.requests == len({r.request for r in rows} - {0}) == len(costs)
-    assert total.triggered == sum(cost.triggered for cost in costs)
+    assert total.requests == len({r.request for r in rows} - {0}) == len(answered)
+    assert total.triggered == sum(cost.triggered for cost in answered)
     assert total.seconds == sum(cost.seconds for cost in costs)
     for name in TARIFFS:
         assert total.bytes[name].down == sum(cost.bytes[name].down for cost in costs)
@@ -97,7 +98,7 @@ def test_totals_are_the_sum_of_the_requests(rows):
 
 @given(st.lists(ROWS, max_size=40))
 def test_the_broadcast_tariff_is_the_plain_sum_of_the_rows(rows):
-    billed = [r for r in rows if r.request]
+    billed = [r for r in rows if r.request] or rows
     total = totals(rows).bytes["broadcast"]
     assert total == Bytes(sum(r.bytes_down for r in billed), sum(r.bytes_up for r in billed))
 
@@ -116,3 +117,14 @@ def test_the_order_of_rows_never_matters_for_time_and_needed_bytes(rows, random)
 def test_every_request_is_priced_by_every_tariff(bill, tariff):
     (cost,) = per_request(bill(1, uploads=1, model=1000))
     assert tariff in cost.bytes
+
+
+def test_a_run_without_requests_costs_its_training(row):
+    rows = [
+        row(request=0, kind="init", vehicle="a", phase="train", t_start=10.0, t_end=14.0),
+        row(request=0, kind="init", vehicle="a", phase="upload", t_start=14.0, t_end=15.0,
+            bytes_up=700, triggered=True),
+    ]  # fmt: skip
+    found = totals(rows)
+    assert (found.requests, found.triggered, found.seconds) == (0, 0, 5.0)
+    assert found.bytes["incremental"].total == 700
