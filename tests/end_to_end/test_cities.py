@@ -57,7 +57,13 @@ def test_a_real_city_runs_by_its_path(
     for manifest in manifests:
         assert manifest["mobility"]["membership"] == membership
         assert manifest["counts"]["requests"] == 3
-    (trace,) = {path.read_text() for path in tmp_path.rglob("trace.csv")}
-    header, *rows = csv.reader(line for line in trace.splitlines() if line[0] != "#")
-    assert ("distance" in header) == (membership == "rsu")
-    assert len(rows) > 50
+    # Under an RSU a run ends when its method has answered, so traces differ in length alone.
+    traces = [path.read_text() for path in tmp_path.rglob("trace.csv")]
+    tables = [list(csv.reader(_rows(trace))) for trace in traces]
+    longest = max(tables, key=len)
+    assert ("distance" in longest[0]) == (membership == "rsu")
+    assert all(len(table) > 50 and table == longest[: len(table)] for table in tables)
+
+
+def _rows(trace: str) -> list[str]:
+    return [line for line in trace.splitlines() if line[0] != "#"]
