@@ -157,9 +157,9 @@ def _inner(system: KroneckerSum) -> Inner:
 
     def solve(residual: Tensor, rtol: float, most: int) -> tuple[Tensor, int]:
         scale = float(residual.norm())
-        turned = (u_g.T @ (residual / scale) @ u_a).float()
+        rhs = (u_g.T @ (residual / scale) @ u_a).float()
         step, iterations = conjugate_gradients(
-            operator, turned, max(_INNER_RTOL, rtol), most, precondition
+            operator, rhs, max(_INNER_RTOL, rtol), most, precondition
         )
         return scale * (u_g @ step.double() @ u_a.T), iterations
 

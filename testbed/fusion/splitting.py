@@ -10,7 +10,7 @@ so is that of a principal submatrix larger than the rank of L_k.
 import torch
 from torch import Tensor
 
-_SAMPLE = 96  # size of the submatrix that tells 1 - s
+_SAMPLE = 80  # size of the submatrix that tells 1 - s
 _DEAD = 1e-6  # inputs with less than this share of the largest diagonal entry tell nothing
 _LEAST = 0.01  # a smaller 1 - s is rounding
 
@@ -28,7 +28,8 @@ def _share(factor: Tensor) -> Tensor:
         return diagonal.new_zeros(())
     chosen = live[torch.linspace(0, len(live) - 1, min(_SAMPLE, len(live))).round().long()]
     scale = diagonal[chosen].rsqrt()
-    least = torch.linalg.eigvalsh(factor[chosen][:, chosen] * scale.outer(scale))[0]
+    unit = factor[chosen.unsqueeze(1), chosen] * scale.outer(scale)
+    least = torch.linalg.eigvalsh(unit)[0]
     return torch.where(least < _LEAST, 0.0, least)
 
 
