@@ -97,14 +97,14 @@ def column(run: Run, name: str) -> Series:
 
 
 def cumulative(run: Run, value: Callable[[RequestCost], float]) -> Series:
-    """Add up `value` over requests 0, 1, ..., n; the initial training counts as 0.
+    """Add up `value` over requests 0, 1, ..., n.
 
-    A batch is billed on its last request, so the sum stands still at the others.
+    The initial training counts as 0, unless it is all there is.  A batch is billed on its last request, so the sum stands still at the others.
     """
     steps = np.zeros(requests(run) + 1)
-    for cost in per_request(run.ledger):
-        if cost.request > 0:
-            steps[cost.request] = value(cost)
+    everything = per_request(run.ledger)
+    for cost in [cost for cost in everything if cost.request > 0] or everything:
+        steps[cost.request] = value(cost)
     return np.cumsum(steps)
 
 
