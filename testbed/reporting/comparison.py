@@ -99,7 +99,8 @@ def column(run: Run, name: str) -> Series:
 def cumulative(run: Run, value: Callable[[RequestCost], float]) -> Series:
     """Add up `value` over requests 0, 1, ..., n.
 
-    The initial training counts as 0, unless it is all there is.  A batch is billed on its last request, so the sum stands still at the others.
+    The initial training counts as 0, unless it is all there is.  A batch is billed on its last
+    request, so the sum stands still at the others.
     """
     steps = np.zeros(requests(run) + 1)
     everything = per_request(run.ledger)
