@@ -29,7 +29,7 @@ lint: setup
 unit: setup
 	$(BIN)/python -m pytest
 
-bench: setup  ## print the ratios behind the performance claims (minutes)
+bench: setup  ## print the figures behind the claims (hours)
 	@for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
 
 clean:  ## remove the environment and caches; results stay
