@@ -1,6 +1,7 @@
 """What the sections of the configuration have in common: ranges, and strictness."""
 
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -19,3 +20,11 @@ class Section(BaseModel):
     model_config = ConfigDict(
         extra="forbid", frozen=True, validate_default=True, allow_inf_nan=False
     )
+
+
+def filled(given: Any, presets: Mapping[str, Mapping[str, Any]], default: str) -> Any:
+    """Lay a section over the preset that it names; what is no section is left to the schema."""
+    if not isinstance(given, dict):
+        return given
+    preset = given.get("preset", default)
+    return {**presets.get(preset, {}), **given} if isinstance(preset, str) else given

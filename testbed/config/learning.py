@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
-from testbed.config.base import NonNegative, Positive, Section, Share
+from testbed.config.base import NonNegative, Positive, Section, Share, filled
 
 
 class DataConfig(Section):
@@ -107,7 +107,4 @@ class FusionConfig(Section):
     @model_validator(mode="before")
     @classmethod
     def _fill_from_preset(cls, given: Any) -> Any:
-        if not isinstance(given, dict):
-            return given
-        preset = PRESETS.get(given.get("preset", "robust"), {})
-        return {**preset, **given}
+        return filled(given, PRESETS, "robust")

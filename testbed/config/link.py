@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from testbed.config.base import MOST, Section, Speed
+from testbed.config.base import MOST, Section, Speed, filled
 
 Decibel = Annotated[float, Field(ge=-300, le=300)]
 RadioPreset = Literal["nr-ul-20", "nr-ul-100", "nr-dl-20", "itsg5", "fixed"]
@@ -79,10 +79,7 @@ class DeviceConfig(Section):
     @model_validator(mode="before")
     @classmethod
     def _fill_from_preset(cls, given: Any) -> Any:
-        if not isinstance(given, dict):
-            return given
-        preset = given.get("preset", "jetson-orin-nano")
-        return {**DEVICES.get(preset, {}), **given} if isinstance(preset, str) else given
+        return filled(given, DEVICES, "jetson-orin-nano")
 
 
 class ServerConfig(Section):

@@ -188,6 +188,8 @@ def test_a_path_on_the_command_line_is_relative_to_the_current_directory(tmp_pat
         ("device.peak_tflops=1e-300", "device.peak_tflops: '1e-300' must be at least 1e-06"),
         ("server.peak_tflops=1e-300", "server.peak_tflops: '1e-300' must be at least 1e-06"),
         ("learning.lr={a: 1}", "learning.lr: {'a': 1} must be a number"),
+        ("fusion.preset=[a]", "fusion.preset: ['a'] must be 'robust' or 'paper'"),
+        ("device.preset={a: 1}", "device.preset: {'a': 1} must be 'jetson-tx2', "),
         ("data.name=minst", "data.name: 'minst' must be 'digits', 'mnist', 'fashion-mnist', "),
         ("data.path=3", "data.path: 3 must be a path"),
         ("device.name=7", "device.name: 7 must be text; put it in quotes"),
