@@ -42,7 +42,7 @@ from testbed.learning.client import Task, score, train_client
 from testbed.learning.conditioning import Conditioning
 from testbed.learning.contribution import Contribution, deserialise, serialise
 from testbed.learning.models import build
-from testbed.learning.statistics import contribute, statistic_bytes
+from testbed.learning.statistics import chooses, contribute, statistic_bytes
 from testbed.learning.training import Recipe
 from testbed.streams import Streams
 
@@ -240,8 +240,9 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=2)
     options = parser.parse_args()
     names = list(dict.fromkeys(["fedavg", *options.rules]))
+    choosing = [name for name in names if chooses(statistic(name))]
     print(
-        f"{', '.join(name for name in names if 'holdout' in statistic(name))} choose by about "
+        f"By held-out pictures choose: {', '.join(choosing) or 'none'}.  They are about "
         f"{HELD_OUT:.0%} of the clients' pictures, which no client trained on."
     )
     with (

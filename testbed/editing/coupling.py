@@ -40,6 +40,20 @@ def draw(population: Sequence[Client], size: int, rng: np.random.Generator) -> t
     return tuple(sorted(_draw_outside(sorted(population), (), size, rng)))
 
 
+def enough(population: Sequence[Client], size: int, below: BelowSubset) -> None:
+    """Refuse a population smaller than P in strict mode.
+
+    Raises
+    ------
+    EditError
+    """
+    if len(population) < size and below == "strict":
+        raise EditError(
+            f"{len(population)} clients are left but the subset needs P = {size}; "
+            "set editing.below_subset=shrink or lower editing.rho"
+        )
+
+
 def couple(
     population: Sequence[Client],
     subset: Sequence[Client],
@@ -75,11 +89,7 @@ def couple(
         If the change does not fit the population, or leaves fewer than P in strict mode.
     """
     after = change.applied(population)
-    if len(after) < size and below == "strict":
-        raise EditError(
-            f"{len(after)} clients are left but the subset needs P = {size}; "
-            "set editing.below_subset=shrink or lower editing.rho"
-        )
+    enough(after, size, below)
     chosen = set(subset)
     paired = min(len(change.departures), len(change.arrivals))
     # Sorted order decides who is paired with whom, so the pairing cannot depend on X.

@@ -34,9 +34,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from testbed.editing.clients import Change, Client
+from testbed.editing.coupling import enough
 from testbed.editing.fsosa import Diagnostics, Parameters
 from testbed.editing.orders import Tune, Work
-from testbed.editing.rounds import average, enough
+from testbed.editing.rounds import average
 from testbed.errors import EditError
 from testbed.fusion.fsosa import Fused
 from testbed.learning.blocks import State as Model

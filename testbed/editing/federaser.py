@@ -32,9 +32,10 @@ import numpy as np
 from torch import Tensor
 
 from testbed.editing.clients import Change, Client
+from testbed.editing.coupling import enough
 from testbed.editing.fsosa import Diagnostics, Parameters
 from testbed.editing.orders import Tune, Work
-from testbed.editing.rounds import Round, Rounds, average, begin, enough, learned, without
+from testbed.editing.rounds import Round, Rounds, average, begin, learned, without
 from testbed.fusion.fsosa import Fused
 from testbed.learning.blocks import State as Model
 

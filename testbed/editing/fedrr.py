@@ -19,9 +19,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from testbed.editing.clients import Change, Client
+from testbed.editing.coupling import enough
 from testbed.editing.fsosa import Diagnostics, Parameters
 from testbed.editing.orders import Work
-from testbed.editing.rounds import begin, enough, fedavg
+from testbed.editing.rounds import begin, fedavg
 from testbed.fusion.fsosa import Fused
 
 

@@ -11,10 +11,9 @@ import numpy as np
 
 from testbed.editing import fsosa
 from testbed.editing.clients import Change, Client
-from testbed.editing.coupling import draw
+from testbed.editing.coupling import draw, enough
 from testbed.editing.fsosa import Diagnostics, Parameters, State
 from testbed.editing.orders import Work
-from testbed.errors import EditError
 
 
 def init(
@@ -29,11 +28,7 @@ def apply(
 ) -> Work[tuple[State, Diagnostics]]:
     """Forget everything and train a fresh uniform subset of the new population."""
     population = change.applied(state.population)
-    if len(population) < parameters.size and parameters.below == "strict":
-        raise EditError(
-            f"{len(population)} clients are left but the subset needs P = {parameters.size}; "
-            "set editing.below_subset=shrink or lower editing.rho"
-        )
+    enough(population, parameters.size, parameters.below)
     subset = draw(population, parameters.size, rng)
     population, subset, trained = yield from fsosa.settle(population, subset, {}, parameters, rng)
     rebuilt = yield from fsosa.build(population, subset, trained)

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from testbed.config.schema import RoundsConfig
 from testbed.editing.clients import Change, Client
-from testbed.editing.coupling import BelowSubset, draw
+from testbed.editing.coupling import draw
 from testbed.editing.orders import Order, Train, Tune, Work
 from testbed.errors import ConfigError, EditError
 from testbed.learning.blocks import State as Model
@@ -136,20 +136,6 @@ def work(orders: Iterable[Order], epochs: int) -> int:
             length = epochs if order.epochs is None else order.epochs
             total += length * len(set(order.clients))
     return total
-
-
-def enough(population: Sequence[Client], size: int, below: BelowSubset) -> None:
-    """Refuse a population smaller than P in strict mode.
-
-    Raises
-    ------
-    EditError
-    """
-    if len(population) < size and below == "strict":
-        raise EditError(
-            f"{len(population)} clients are left but the subset needs P = {size}; "
-            "set editing.below_subset=shrink or lower editing.rho"
-        )
 
 
 def average(members: Iterable[Client], models: Mapping[Client, Model]) -> dict[str, Tensor]:

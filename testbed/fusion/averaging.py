@@ -1,4 +1,4 @@
-"""The mean model by data weight, one-shot FedAvg, which other methods start from or end in."""
+"""Mean models, which methods start from or end in: by data weight (FedAvg), and plain."""
 
 from collections.abc import Sequence
 
@@ -32,5 +32,17 @@ def weighted_mean(contributions: Sequence[Contribution]) -> dict[str, Tensor]:
             p, torch.stack([each.model[name].double() for each in contributions]), dims=1
         ).to(value.dtype)
         for name, value in contributions[0].model.items()
+    }
+    return mean | pooled(contributions)
+
+
+def plain_mean(contributions: Sequence[Contribution]) -> dict[str, Tensor]:
+    """Return the mean in which every client counts for one; buffers are pooled."""
+    first = contributions[0].model
+    mean = {
+        name: torch.stack([each.model[name].double() for each in contributions])
+        .mean(dim=0)
+        .to(value.dtype)
+        for name, value in first.items()
     }
     return mean | pooled(contributions)

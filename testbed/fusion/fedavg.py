@@ -12,13 +12,10 @@ W        : sum_k p_k W_k with p_k = n_k / sum of n
 from collections.abc import Sequence
 
 import numpy as np
-import torch
 
 from testbed.fusion.averaging import weighted_mean
-from testbed.fusion.buffers import pooled
 from testbed.fusion.fsosa import Fused
 from testbed.fusion.network import Network
-from testbed.learning.blocks import State
 from testbed.learning.contribution import Contribution
 
 
@@ -33,18 +30,6 @@ def fuse(
         If there is no contribution.
     """
     return Fused(model=weighted_mean(contributions), solves={})
-
-
-def plain_mean(contributions: Sequence[Contribution]) -> dict[str, torch.Tensor]:
-    """Return the mean in which every client counts for one; buffers are pooled."""
-    first: State = contributions[0].model
-    mean = {
-        name: torch.stack([each.model[name].double() for each in contributions])
-        .mean(dim=0)
-        .to(value.dtype)
-        for name, value in first.items()
-    }
-    return mean | pooled(contributions)
 
 
 def flops(network: Network, members: int) -> int:

@@ -30,7 +30,7 @@ from torch import Tensor
 
 from testbed.config.schema import FusionConfig
 from testbed.errors import FusionError
-from testbed.fusion.buffers import pooled
+from testbed.fusion.averaging import plain_mean
 from testbed.fusion.kronecker import KroneckerSum
 from testbed.fusion.solver import Solve
 from testbed.learning.blocks import Block, matrix, parameters
@@ -99,7 +99,7 @@ def fuse(
                 "a contribution holds NaN or infinite numbers: its training diverged; "
                 "lower learning.lr"
             )
-    model = _mean_state(contributions) | pooled(contributions)
+    model = plain_mean(contributions)
     solves = {}
     for block in blocks:
         c = projection.output_damping if block is blocks[-1] else projection.damping
@@ -147,14 +147,3 @@ def _diagonal(offsets: Tensor, factors: Sequence[object], c: float) -> tuple[Ten
 
 def _traces(matrices: Tensor) -> Tensor:
     return matrices.diagonal(dim1=1, dim2=2).sum(dim=1)
-
-
-def _mean_state(contributions: Sequence[Contribution]) -> dict[str, Tensor]:
-    """Plain mean of all tensors, in float64, returned in their own dtypes."""
-    first = contributions[0].model
-    return {
-        name: torch.stack([each.model[name].double() for each in contributions])
-        .mean(dim=0)
-        .to(value.dtype)
-        for name, value in first.items()
-    }

@@ -26,8 +26,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from testbed.errors import FusionError
-from testbed.fusion.averaging import data_weights
-from testbed.fusion.fedavg import plain_mean
+from testbed.fusion.averaging import data_weights, plain_mean
 from testbed.fusion.fsosa import Fused
 from testbed.fusion.network import Network
 from testbed.learning.blocks import Block, matrix, parameters

@@ -22,8 +22,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from testbed.fusion.averaging import data_weights
-from testbed.fusion.fedavg import plain_mean
+from testbed.fusion.averaging import data_weights, plain_mean
 from testbed.fusion.fsosa import Fused
 from testbed.fusion.heldout import HeldOut
 from testbed.fusion.network import Network

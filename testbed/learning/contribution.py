@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 import torch
 from safetensors.torch import load, save
@@ -123,11 +124,15 @@ def received(contribution: Contribution, upload: Upload) -> Contribution:
 
 
 def contribution_bytes(
-    model: State, blocks: Sequence[Block], kind: Kind, upload: Upload = FULL
+    model: State,
+    blocks: Sequence[Block],
+    kind: Kind | None,
+    upload: Upload = FULL,
+    extra: State = MappingProxyType({}),
 ) -> int:
-    """Return the serialised size of any contribution with these shapes."""
-    fisher = {block.name: zero(block, kind) for block in blocks}
-    return len(serialise(Contribution(samples=0, model=model, fisher=fisher), upload))
+    """Return the serialised size of any contribution with these shapes; None: no Fisher."""
+    fisher = {block.name: zero(block, kind) for block in blocks} if kind else {}
+    return len(serialise(Contribution(0, model, fisher, extra), upload))
 
 
 def _loaded(message: bytes, what: str) -> dict[str, Tensor]:

@@ -15,16 +15,16 @@ The entries of one k x k kernel of a convolution share their mean d.  H z is the
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from functools import partial
+from itertools import count
 
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from testbed.learning.blocks import State
-from testbed.learning.devices import CPU, on_cpu, placed
-from testbed.learning.training import Recipe
+from testbed.learning.devices import CPU
+from testbed.learning.training import Recipe, Step, descend
 
 BETAS = (0.9, 0.999)
 EPS = 1e-4  # AdaHessian's; a Newton step where there is no curvature has no bound
@@ -39,74 +39,36 @@ def train(
     rng: np.random.Generator,
     device: torch.device = CPU,
 ) -> dict[str, Tensor]:
-    """Train from `start` and return the resulting state dict.
+    """Train as `testbed.learning.training.train` does, with `BETAS` in the place of momentum.
 
-    Parameters
-    ----------
-    model : Module
-        Supplies the architecture; its weights are overwritten.
-    start : mapping of str to Tensor
-        Initial state dict.
-    pictures : Tensor, shape (n, c, h, w)
-    labels : Tensor of int64, shape (n,)
-    recipe : Recipe
-        `BETAS` take the place of its momentum.
-    rng : Generator
-        Orders the samples of each epoch and draws the probes; nothing else is random.
-    device : device
-        Where the steps are computed.
-
-    Returns
-    -------
-    dict of str to Tensor
-        On the CPU, contiguous.
+    The generator orders the samples of each epoch and draws the probes.
     """
-    with placed(model, device):
-        model.load_state_dict(dict(start))
-        model.train()
-        weights: list[Tensor] = [weight for weight in model.parameters() if weight.requires_grad]
-        moments = _Moments(
-            means=[torch.zeros_like(weight) for weight in weights],
-            squares=[torch.zeros_like(weight) for weight in weights],
+    by = partial(_second_order, recipe.lr, rng)
+    return descend(model, start, pictures, labels, recipe, rng, device, by)
+
+
+def _second_order(lr: float, rng: np.random.Generator, weights: list[Tensor]) -> Step:
+    """Return the step of the module's head, in place."""
+    means = [torch.zeros_like(weight) for weight in weights]
+    squares = [torch.zeros_like(weight) for weight in weights]
+    numbers = count(1)
+
+    def step(loss: Tensor) -> None:
+        gradients = torch.autograd.grad(
+            loss, weights, create_graph=True, allow_unused=True, materialize_grads=True
         )
-        pictures, labels = pictures.to(device), labels.to(device)
-        for _ in range(recipe.epochs):
-            order = torch.from_numpy(rng.permutation(len(labels))).to(device)
-            x_all, y_all = pictures[order], labels[order]
-            for x, y in zip(
-                torch.split(x_all, recipe.batch), torch.split(y_all, recipe.batch), strict=True
-            ):
-                _step(weights, moments, functional.cross_entropy(model(x), y), recipe.lr, rng)
-        return on_cpu(model.state_dict())
+        sizes = curvature(gradients, weights, rng)
+        number = next(numbers)
+        with torch.no_grad():
+            torch._foreach_lerp_(means, gradients, 1 - BETAS[0])
+            torch._foreach_mul_(squares, BETAS[1])
+            torch._foreach_addcmul_(squares, sizes, sizes, 1 - BETAS[1])
+            scales = torch._foreach_div(squares, 1 - BETAS[1] ** number)
+            torch._foreach_sqrt_(scales)
+            torch._foreach_add_(scales, EPS)
+            torch._foreach_addcdiv_(weights, means, scales, -lr / (1 - BETAS[0] ** number))
 
-
-@dataclass
-class _Moments:
-    """m and v, and the number of steps they are made of."""
-
-    means: list[Tensor]
-    squares: list[Tensor]
-    steps: int = 0
-
-
-def _step(
-    weights: list[Tensor], moments: _Moments, loss: Tensor, lr: float, rng: np.random.Generator
-) -> None:
-    """Take one step, in place."""
-    gradients = torch.autograd.grad(
-        loss, weights, create_graph=True, allow_unused=True, materialize_grads=True
-    )
-    sizes = curvature(gradients, weights, rng)
-    means, squares = moments.means, moments.squares
-    moments.steps += 1
-    with torch.no_grad():
-        torch._foreach_lerp_(means, gradients, 1 - BETAS[0])
-        torch._foreach_mul_(squares, BETAS[1])
-        torch._foreach_addcmul_(squares, sizes, sizes, 1 - BETAS[1])
-        scales = torch._foreach_div(squares, 1 - BETAS[1] ** moments.steps)
-        torch._foreach_sqrt_(scales)
-        torch._foreach_add_(scales, EPS)
-        torch._foreach_addcdiv_(weights, means, scales, -lr / (1 - BETAS[0] ** moments.steps))
+    return step
 
 
 def curvature(

@@ -30,8 +30,8 @@ from testbed.learning import gram, projector
 from testbed.learning.blocks import State, blocks
 from testbed.learning.client import Task, inform, information
 from testbed.learning.compression import FULL, Upload
-from testbed.learning.contribution import Contribution, serialise
-from testbed.learning.factors import Factor, Kind, zero
+from testbed.learning.contribution import Contribution, contribution_bytes
+from testbed.learning.factors import Factor, Kind
 from testbed.learning.fisher import Estimator
 from testbed.learning.flops import fisher_flops
 
@@ -137,27 +137,32 @@ def contribute(task: Task, part: int, state: State, statistic: str) -> Contribut
     return Contribution(len(task.parts[part]), state, factors, extra)
 
 
-def like(task: Task, part: int, statistic: str) -> Contribution:
-    """Return a contribution of the same names, shapes and types, without information."""
-    factors: dict[str, Factor] = {}
-    extra: dict[str, Tensor] = {}
-    for each in parts_of(statistic):
-        if kind := each.kind(task):
-            factors |= {block.name: zero(block, kind) for block in blocks(task.model)}
-        extra |= each.extra_like(task, part)
-    return Contribution(len(task.parts[part]), task.initial, factors, extra)
+def extra_like(task: Task, part: int, statistic: str) -> dict[str, Tensor]:
+    """Return tensors of the names, shapes and types of what is sent beside model and Fisher."""
+    return {
+        name: value
+        for each in parts_of(statistic)
+        for name, value in each.extra_like(task, part).items()
+    }
+
+
+def chooses(statistic: str) -> bool:
+    """Whether clients send held-out pictures, for the coordinator to choose by."""
+    return PARTS["holdout"] in parts_of(statistic)
 
 
 def statistic_bytes(task: Task, statistic: str) -> Callable[[int], int]:
     """Return the function that tells the serialised size of a partition's upload."""
     forms = [each.upload(task) for each in parts_of(statistic) if each.kind(task)]
+    upload, kind = forms[0] if forms else FULL, kind_of(task, statistic)
     known: dict[tuple[torch.Size, ...], int] = {}
 
     def size(part: int) -> int:
-        sent = like(task, part, statistic)
-        shapes = tuple(value.shape for value in sent.extra.values())
+        extra = extra_like(task, part, statistic)
+        shapes = tuple(value.shape for value in extra.values())
         if shapes not in known:  # all else is the same for every client
-            known[shapes] = len(serialise(sent, forms[0] if forms else FULL))
+            layers = blocks(task.model)
+            known[shapes] = contribution_bytes(task.initial, layers, kind, upload, extra)
         return known[shapes]
 
     return size

@@ -1,6 +1,8 @@
 """Local training at a client: plain SGD, every step determined by a named stream."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
@@ -65,11 +67,36 @@ def train(
     Bit for bit what `torch.optim.SGD` does in a plain loop over shuffled batches, with less
     between the kernels: one gather an epoch, no optimiser object, one call for all weights.
     """
+    return descend(model, start, pictures, labels, recipe, rng, device, partial(_sgd, recipe))
+
+
+# Takes a batch's loss and changes the weights.
+Step = Callable[[Tensor], None]
+
+
+def descend(
+    model: nn.Module,
+    start: State,
+    pictures: Tensor,
+    labels: Tensor,
+    recipe: Recipe,
+    rng: np.random.Generator,
+    device: torch.device,
+    stepper: Callable[[list[Tensor]], Step],
+) -> dict[str, Tensor]:
+    """Train as `train` does, with steps of another kind.
+
+    Parameters
+    ----------
+    model, start, pictures, labels, recipe, rng, device
+        See `train`; the recipe's epochs and batch are used here.
+    stepper : callable
+        Returns the step for the trainable weights, at the start of a training.
+    """
     with placed(model, device):
         model.load_state_dict(dict(start))
         model.train()
-        weights: list[Tensor] = [weight for weight in model.parameters() if weight.requires_grad]
-        momenta: list[Tensor] = []
+        step = stepper([weight for weight in model.parameters() if weight.requires_grad])
         pictures, labels = pictures.to(device), labels.to(device)
         for _ in range(recipe.epochs):
             order = torch.from_numpy(rng.permutation(len(labels))).to(device)
@@ -77,17 +104,22 @@ def train(
             for x, y in zip(
                 torch.split(x_all, recipe.batch), torch.split(y_all, recipe.batch), strict=True
             ):
-                _step(weights, momenta, functional.cross_entropy(model(x), y), recipe)
+                step(functional.cross_entropy(model(x), y))
         return on_cpu(model.state_dict())
 
 
-def _step(weights: list[Tensor], momenta: list[Tensor], loss: Tensor, recipe: Recipe) -> None:
-    """Take v = mu v + g, w = w - lr v, in place; the first v is g."""
-    gradients = torch.autograd.grad(loss, weights, allow_unused=True, materialize_grads=True)
-    with torch.no_grad():
-        if momenta:
-            torch._foreach_mul_(momenta, recipe.momentum)
-            torch._foreach_add_(momenta, gradients)
-        else:
-            momenta.extend(gradient.clone() for gradient in gradients)
-        torch._foreach_add_(weights, momenta, alpha=-recipe.lr)
+def _sgd(recipe: Recipe, weights: list[Tensor]) -> Step:
+    """Return the step v = mu v + g, w = w - lr v, in place; the first v is g."""
+    momenta: list[Tensor] = []
+
+    def step(loss: Tensor) -> None:
+        gradients = torch.autograd.grad(loss, weights, allow_unused=True, materialize_grads=True)
+        with torch.no_grad():
+            if momenta:
+                torch._foreach_mul_(momenta, recipe.momentum)
+                torch._foreach_add_(momenta, gradients)
+            else:
+                momenta.extend(gradient.clone() for gradient in gradients)
+            torch._foreach_add_(weights, momenta, alpha=-recipe.lr)
+
+    return step

@@ -12,9 +12,8 @@ import numpy.typing as npt
 
 from testbed.config.schema import ArrivalsConfig, MobilityConfig
 from testbed.errors import ConfigError
-from testbed.mobility.columns import columns_of
 from testbed.mobility.events import MobilityEvent, Trace
-from testbed.mobility.replay import Playback
+from testbed.mobility.replay import MadeSource
 from testbed.streams import Streams
 
 END = 3600.0
@@ -25,7 +24,7 @@ _SHORTEST = 1e-6
 Seconds = npt.NDArray[np.float64]
 
 
-class GeneratedSource(Playback):
+class GeneratedSource(MadeSource):
     """Traffic drawn from two distributions; the same seed gives the same events.
 
     Parameters
@@ -34,11 +33,6 @@ class GeneratedSource(Playback):
         ``arrivals`` and, beside it, ``end`` (default 3600 s) and ``warmup`` (default 0).
     seed : int
 
-    Attributes
-    ----------
-    trace : Trace
-        All of it.
-
     Raises
     ------
     ConfigError
@@ -46,20 +40,11 @@ class GeneratedSource(Playback):
     """
 
     def __init__(self, config: MobilityConfig, seed: int) -> None:
-        end = END if config.end is None else config.end
-        warmup = config.warmup or 0.0
-        if warmup >= end:
-            raise ConfigError(
-                f"the warm-up of {warmup:g} s leaves nothing of the {end:g} s generated; "
-                "lower mobility.warmup or raise mobility.end"
-            )
         arrivals = config.arrivals
-        self.trace = generate(arrivals, end, Streams(seed))
+        end = END if config.end is None else config.end
         super().__init__(
-            columns_of(self.trace),
-            end,
-            warmup,
-            end,
+            config,
+            generate(arrivals, end, Streams(seed)),
             {
                 "source": "generated",
                 "seed": seed,
@@ -67,9 +52,6 @@ class GeneratedSource(Playback):
                 "arrivals_mean_stay": arrivals.mean_stay,
                 "arrivals_stay": arrivals.stay,
                 "arrivals_sigma": arrivals.sigma if arrivals.stay == "log-normal" else None,
-                "membership": config.membership,
-                "begin": 0.0,
-                "warmup": warmup,
             },
         )
 

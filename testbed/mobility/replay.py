@@ -8,8 +8,8 @@ import numpy as np
 
 from testbed.config.schema import MobilityConfig
 from testbed.errors import ConfigError, TraceError
-from testbed.mobility.columns import AT, Columns, group_starts
-from testbed.mobility.events import Provenance, Step
+from testbed.mobility.columns import AT, Columns, columns_of, group_starts
+from testbed.mobility.events import Provenance, Step, Trace
 from testbed.mobility.headless import fingerprint
 from testbed.mobility.trace import read_columns
 
@@ -89,6 +89,41 @@ class Playback:
         traceback: TracebackType | None,
     ) -> None:
         """Do nothing."""
+
+
+class MadeSource(Playback):
+    """Events that were made up instead of observed, from simulated second 0 on.
+
+    Parameters
+    ----------
+    config : MobilityConfig
+        ``warmup`` (default 0) and ``end`` (default: that of the trace).
+    trace : Trace
+    provenance : mapping
+        ``source``, the seed and whatever else the trace was made from.
+
+    Attributes
+    ----------
+    trace : Trace
+        All of it.
+
+    Raises
+    ------
+    ConfigError
+        If the warm-up leaves nothing.
+    """
+
+    def __init__(self, config: MobilityConfig, trace: Trace, provenance: Provenance) -> None:
+        self.trace = trace
+        end = trace.end if config.end is None else config.end
+        warmup = config.warmup or 0.0
+        if warmup >= end:
+            raise ConfigError(
+                f"the warm-up of {warmup:g} s leaves nothing of the {end:g} s of source "
+                f"{config.source!r}; lower mobility.warmup or raise mobility.end"
+            )
+        fixed: Provenance = {"membership": config.membership, "begin": 0.0, "warmup": warmup}
+        super().__init__(columns_of(trace), trace.end, warmup, end, {**provenance, **fixed})
 
 
 class TraceSource(Playback):

@@ -1,14 +1,12 @@
 """Joins and leaves at even intervals, for studies in which traffic plays no part."""
 
 from testbed.config.schema import MobilityConfig, ScheduleConfig
-from testbed.errors import ConfigError
-from testbed.mobility.columns import columns_of
 from testbed.mobility.events import MobilityEvent, Trace
-from testbed.mobility.replay import Playback
+from testbed.mobility.replay import MadeSource
 from testbed.streams import Streams
 
 
-class ScheduledSource(Playback):
+class ScheduledSource(MadeSource):
     """A population that changes by one vehicle every `mobility.schedule.interval` seconds.
 
     Parameters
@@ -18,11 +16,6 @@ class ScheduledSource(Playback):
         interval after the last change).
     seed : int
 
-    Attributes
-    ----------
-    trace : Trace
-        All of it.
-
     Raises
     ------
     ConfigError
@@ -30,19 +23,10 @@ class ScheduledSource(Playback):
     """
 
     def __init__(self, config: MobilityConfig, seed: int) -> None:
-        schedule, warmup = config.schedule, config.warmup or 0.0
-        self.trace = plan(schedule, Streams(seed))
-        end = self.trace.end if config.end is None else config.end
-        if warmup >= end:
-            raise ConfigError(
-                f"the warm-up of {warmup:g} s leaves nothing of the {end:g} s scheduled; "
-                "lower mobility.warmup or raise mobility.end"
-            )
+        schedule = config.schedule
         super().__init__(
-            columns_of(self.trace),
-            self.trace.end,
-            warmup,
-            end,
+            config,
+            plan(schedule, Streams(seed)),
             {
                 "source": "schedule",
                 "seed": seed,
@@ -50,9 +34,6 @@ class ScheduledSource(Playback):
                 "schedule_changes": schedule.changes,
                 "schedule_kind": schedule.kind,
                 "schedule_interval": schedule.interval,
-                "membership": config.membership,
-                "begin": 0.0,
-                "warmup": warmup,
             },
         )
 

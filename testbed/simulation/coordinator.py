@@ -21,7 +21,7 @@ from testbed.learning.blocks import blocks
 from testbed.learning.client import Session, Task, score
 from testbed.learning.contribution import Contribution
 from testbed.learning.evaluation import Score
-from testbed.learning.statistics import kind_of, like
+from testbed.learning.statistics import extra_like, kind_of
 from testbed.ledger import COORDINATOR, EVERYONE, Ledger, LedgerRow
 from testbed.ledger.rows import Phase, RequestKind, Result
 from testbed.simulation.billing import Account, Step
@@ -273,7 +273,7 @@ class Coordinator:
     def _inspection(self, part: int) -> Callable[[Contribution], str | None]:
         """Return the check of what the client of a partition sends."""
         task, statistic = self.task, self.rule.statistic
-        kind, extra = kind_of(task, statistic), like(task, part, statistic).extra
+        kind, extra = kind_of(task, statistic), extra_like(task, part, statistic)
         return lambda sent: inspect(sent, blocks(task.model), task.initial, kind, extra)
 
     def _inspect_model(self, sent: Model) -> str | None:

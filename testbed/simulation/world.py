@@ -15,14 +15,15 @@ from testbed.execution import Executor
 from testbed.fusion.rules import rule
 from testbed.learning.blocks import State
 from testbed.learning.client import Task
-from testbed.learning.statistics import HELD_OUT
+from testbed.learning.statistics import chooses
 from testbed.ledger import TARIFFS, LedgerRow
 from testbed.mobility import MobilityEvent, MobilitySource, Recorder, Recording, Step
+from testbed.simulation import remarks
 from testbed.simulation.air import Air
 from testbed.simulation.billing import Account
 from testbed.simulation.clock import Moment, micros, seconds
 from testbed.simulation.contact import Contact, contact
-from testbed.simulation.coordinator import Coordinator, Refusal
+from testbed.simulation.coordinator import Coordinator
 from testbed.simulation.costs import costs
 from testbed.simulation.fleet import Fleet
 from testbed.simulation.jobs import Jobs
@@ -119,7 +120,7 @@ class World:
             experiment.server.billed_iterations,
             experiment.rounds.distillation,
         )
-        if "holdout" in by.statistic.split("+") and not any(map(len, self.task.holdouts)):
+        if chooses(by.statistic) and not any(map(len, self.task.holdouts)):
             raise ConfigError(
                 f"{self.method} chooses by pictures that clients hold out, and data.holdout "
                 f"{experiment.data.holdout:g} leaves none; raise data.holdout"
@@ -177,31 +178,19 @@ class World:
                 "lost": self.jobs.lost,
             },
             contact=contact(self.coordinator.metrics, self.jobs),
-            notes=self._notes(self.parameters),
-            warnings=(
-                *_late(self.coordinator.metrics[0], self.source.warmup),
-                *_warnings(
-                    self.coordinator.metrics,
-                    self.experiment,
-                    self._initial,
-                    self.parameters.size,
-                ),
-                *_lost(self.jobs),
-                *map(_refused, self.coordinator.refusals),
+            notes=remarks.notes(
+                METHODS[self.method], self.coordinator.rule.statistic, self.parameters, self.task
+            ),
+            warnings=remarks.warnings(
+                self.experiment,
+                self.coordinator.metrics,
+                self._initial,
+                self.parameters.size,
+                self.source.warmup,
+                self.jobs,
+                self.coordinator.refusals,
             ),
         )
-
-    def _notes(self, parameters: Parameters) -> tuple[str, ...]:
-        notes = []
-        if METHODS[self.method].in_rounds:
-            notes.append(f"Trains in {parameters.rounds.budget(parameters.size)}.")
-        if "holdout" in self.coordinator.rule.statistic.split("+"):
-            total = sum(len(part) for part in self.task.holdouts)
-            notes.append(
-                f"Chooses by pictures that clients hold out (about {min(total, HELD_OUT)} in all) "
-                "and send with their models; their bytes are billed."
-            )
-        return tuple(notes)
 
     def _traffic(self) -> Generator[simpy.Event, Any, None]:
         """Follow the traffic step by step; the clock advances with it."""
@@ -322,67 +311,3 @@ class World:
                 accuracy=metrics[-1].accuracy if metrics else None,
             )
         )
-
-
-def _refused(refusal: Refusal) -> str:
-    what = {"train": "training", "fisher": "Fisher information"}.get(refusal.phase, "upload")
-    vehicle, partition = refusal.client.vehicle, refusal.client.partition
-    return (
-        f"The {what} of vehicle {vehicle} (partition {partition}) at request {refusal.request} "
-        f"{'was refused' if refusal.phase == 'upload' else 'failed'} and the vehicle treated "
-        f"as if it had left: {refusal.reason}."
-    )
-
-
-def _lost(jobs: Jobs) -> list[str]:
-    """Say how many left with work in hand."""
-    if not jobs.lost:
-        return []
-    return [
-        f"{jobs.lost} of {jobs.asked} clients that were asked for an upload left before they had "
-        "delivered it; each was a departure."
-    ]
-
-
-def _late(first: Metric, warmup: float) -> list[str]:
-    """Say when the initial clients were not together at the end of the warm-up."""
-    if first.t <= warmup:
-        return []
-    return [
-        f"The wanted initial clients were together only {first.t - warmup:g} s after the warm-up; "
-        "the run started then."
-    ]
-
-
-def _warnings(
-    metrics: Sequence[Metric], experiment: Experiment, initial: int, size: int
-) -> list[str]:
-    """Name the assumptions of the paper that did not hold in this run."""
-    found = []
-    outside = [m for m in metrics if not initial / 2 <= m.population <= 2 * initial]
-    if outside:
-        found.append(
-            f"The population left [M0/2, 2 M0] = [{initial / 2:g}, {2 * initial}] at "
-            f"{len(outside)} of {len(metrics) - 1} requests, first at request "
-            f"{outside[0].request} with M = {outside[0].population}."
-        )
-    # A subset of 0 means that the method keeps none; some never replace who has left.
-    shrunk = [m for m in metrics if m.population < size and m.subset]
-    if shrunk:
-        found.append(
-            f"The population fell below P = {size} at {len(shrunk)} requests; "
-            "the subset shrank with it."
-        )
-    loose = [m for m in metrics if not m.converged]
-    if loose:
-        worst = max(m.residual for m in loose)
-        found.append(
-            f"{len(loose)} projections stopped above fusion.rtol = {experiment.fusion.rtol:g}; "
-            f"the largest relative residual was {worst:.1e}."
-        )
-    handled = len(metrics) - 1
-    if handled < experiment.editing.requests:
-        found.append(
-            f"The traffic ended after {handled} of {experiment.editing.requests} requests."
-        )
-    return found

@@ -1,15 +1,14 @@
 """Small label files and pictures, made on the spot; the real ones where they are."""
 
 import json
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from PIL import Image
+from shared_data import bundle
 
-SHARED = Path(os.environ.get("TESTBED_DATA", Path(__file__).parents[3] / "shared" / "data"))
 BOX = {"x1": 10, "y1": 20.5, "x2": 30, "y2": 40}
 
 
@@ -21,26 +20,19 @@ def golden() -> Path:
 @pytest.fixture(scope="session")
 def real() -> Path:
     """The folder of 1,361 real pictures with labels."""
-    if not (SHARED / "bdd100k_640").is_dir():
-        pytest.skip("no bdd100k_640 in TESTBED_DATA")
-    return SHARED / "bdd100k_640"
+    return bundle("bdd100k_640")
 
 
 @pytest.fixture(scope="session")
 def originals() -> Path:
     """The folder of 60 real pictures in their original size."""
-    if not (SHARED / "bdd100k_sample").is_dir():
-        pytest.skip("no bdd100k_sample in TESTBED_DATA")
-    return SHARED / "bdd100k_sample"
+    return bundle("bdd100k_sample")
 
 
 @pytest.fixture(scope="session")
 def all_labels() -> Path:
     """The labels of the 10,000 official validation pictures."""
-    path = SHARED / "bdd100k_val_labels_10k.npz"
-    if not path.is_file():
-        pytest.skip("no bdd100k_val_labels_10k.npz in TESTBED_DATA")
-    return path
+    return bundle("bdd100k_val_labels_10k.npz")
 
 
 @pytest.fixture

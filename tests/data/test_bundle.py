@@ -1,6 +1,5 @@
 """Bundles of arrays, of JPEG files, with and without writers; broken ones are named."""
 
-import os
 import zipfile
 from io import BytesIO
 from pathlib import Path
@@ -8,8 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from data_files import faults, jpeg, load, random_bytes, refusal
-
-SHARED = Path(os.environ.get("TESTBED_DATA", Path(__file__).parents[3] / "shared" / "data"))
+from shared_data import bundle
 
 
 def plain(*shape: int) -> dict[str, np.ndarray]:
@@ -225,30 +223,23 @@ def test_packed_pictures_of_a_known_data_set(store):
 # Real files ---------------------------------------------------------------------------
 
 
-def real(name: str) -> Path:
-    path = SHARED / name
-    if not path.is_file():
-        pytest.skip(f"no {name} in TESTBED_DATA")
-    return path
-
-
 def test_the_real_femnist():
-    data = load("femnist", real("femnist_leaf.npz"))
+    data = load("femnist", bundle("femnist_leaf.npz"))
     assert (len(data.y_train), len(data.y_test), len(data.writers)) == (14_708, 4_088, 105)
-    with np.load(real("femnist_leaf.npz")) as bundle:
-        assert data.writers == tuple(bundle["writer_ids"][:105].tolist())
-        assert np.array_equal(data.writers_train, bundle["writer_train"])
+    with np.load(bundle("femnist_leaf.npz")) as arrays:
+        assert data.writers == tuple(arrays["writer_ids"][:105].tolist())
+        assert np.array_equal(data.writers_train, arrays["writer_train"])
     # Ink is dark on white paper.
     assert data.x_train.mean() > 0.9
 
 
 def test_the_real_svhn():
-    data = load("svhn", real("svhn_small.npz"))
+    data = load("svhn", bundle("svhn_small.npz"))
     assert (data.x_train.shape, data.x_test.shape) == ((554, 3, 32, 32), (486, 3, 32, 32))
 
 
 def test_the_real_cifar10_in_part():
-    data = load("cifar10", real("cifar10_jpeg.npz"), limit=200, test_limit=50)
+    data = load("cifar10", bundle("cifar10_jpeg.npz"), limit=200, test_limit=50)
     assert np.bincount(data.y_train).tolist() == [20] * 10
     assert np.bincount(data.y_test).tolist() == [5] * 10
     assert data.x_train.shape == (200, 3, 32, 32)

@@ -1,12 +1,12 @@
 """Partitions: every sample once, the promised minimum, and stable per-client draws."""
 
-import os
 from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from shared_data import bundle
 
 from testbed.config.schema import DataConfig
 from testbed.data import counts, hold_out, partition
@@ -211,12 +211,8 @@ def test_what_cannot_be_divided_is_refused_in_one_line(config, writers, words):
 
 
 def test_real_writers_become_clients():
-    folder = os.environ.get("TESTBED_DATA", Path(__file__).parents[3] / "shared" / "data")
-    path = Path(folder) / "femnist_leaf.npz"
-    if not path.is_file():
-        pytest.skip(f"there is no {path}; set TESTBED_DATA to the folder of the bundles")
-    with np.load(path) as bundle:
-        labels, writers = bundle["y_train"].astype(np.int64), bundle["writer_train"]
+    with np.load(bundle("femnist_leaf.npz")) as real:
+        labels, writers = real["y_train"].astype(np.int64), real["writer_train"]
     config = DataConfig(partition="writers")
     parts = partition(labels, 20, config, Streams(0), writers)
     assert sorted({len(np.unique(writers[part])) for part in parts}) == [5, 6]

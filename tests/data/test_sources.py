@@ -1,7 +1,6 @@
 """Every data set through its real files where present, and every broken file named."""
 
 import gzip
-import os
 import struct
 import subprocess
 import sys
@@ -10,14 +9,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from shared_data import bundle
 
 from testbed.config.schema import DataConfig
 from testbed.data import load_dataset, origin
 from testbed.data.dataset import fingerprint
 from testbed.data.sources import DEBIAN_FASHION, GARMENTS
 from testbed.errors import DataError
-
-SHARED = Path(os.environ.get("TESTBED_DATA", Path(__file__).parents[3] / "shared" / "data"))
 
 NAMES = (
     "train-images-idx3-ubyte",
@@ -301,9 +299,8 @@ def test_origins(folder):
 # Real files ---------------------------------------------------------------------------
 
 
-@pytest.mark.skipif(not (SHARED / "mnist.npz").is_file(), reason="no mnist.npz in TESTBED_DATA")
 def test_the_real_mnist():
-    data = load_dataset(DataConfig(name="mnist", path=SHARED / "mnist.npz"))
+    data = load_dataset(DataConfig(name="mnist", path=bundle("mnist.npz")))
     # Facts of the official files: 5923 zeros to learn from, the first test picture is a 7.
     assert (len(data.y_train), len(data.y_test)) == (60_000, 10_000)
     assert np.bincount(data.y_train).tolist() == [

@@ -111,17 +111,6 @@ def test_running_statistics_are_not_stretched() -> None:
     }
 
 
-def test_others_leave_for_nothing() -> None:
-    toy, population = Toy(), clients(range(6))
-    state = toy.drive(federaser.init(population, TWO, rng()))
-    outsider = next(client for client in population if client not in state.subset)
-    after, done = toy.drive(federaser.apply(state, Change.of([outsider]), TWO, rng()))
-    assert toy.orders == []
-    assert after.fused is state.fused
-    assert outsider not in after.population
-    assert (done.evicted, done.admitted) == ((), ())
-
-
 def test_newcomers_wait_until_training_begins_anew() -> None:
     toy = Toy()
     state = toy.drive(federaser.init((A, B), TWO, rng()))

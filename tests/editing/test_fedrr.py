@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from exact import clients
 from toy import A, B, C, Toy, number
 
 from testbed.editing import fedrr
@@ -55,17 +54,6 @@ def test_the_past_leaves_no_trace() -> None:
             state, _ = toy.drive(fedrr.apply(state, Change.of(gone), THREE, rng()))
         states.append(dump(state))
     assert states[0] == states[1] == states[2]
-
-
-def test_others_leave_for_nothing() -> None:
-    toy, population = Toy(), clients(range(6))
-    state = toy.drive(fedrr.init(population, TWO, rng()))
-    outsider = next(client for client in population if client not in state.subset)
-    after, done = toy.drive(fedrr.apply(state, Change.of([outsider]), TWO, rng()))
-    assert toy.orders == []
-    assert after.fused is state.fused
-    assert outsider not in after.population
-    assert (done.evicted, done.admitted) == ((), ())
 
 
 def test_newcomers_wait_until_training_begins_anew() -> None:

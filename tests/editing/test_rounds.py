@@ -1,5 +1,7 @@
 """The epoch budget, the average, and FedAvg."""
 
+from types import ModuleType
+
 import numpy as np
 import pytest
 import torch
@@ -9,8 +11,12 @@ from hypothesis import strategies as st
 from toy import A, B, C, Toy, model, number
 
 from testbed.config.schema import RoundsConfig
+from testbed.editing import federaser, fedrr
+from testbed.editing.clients import Change
+from testbed.editing.coupling import enough
+from testbed.editing.fsosa import Parameters
 from testbed.editing.orders import Fuse, Train, Tune
-from testbed.editing.rounds import Rounds, average, begin, enough, fedavg, learned, work
+from testbed.editing.rounds import Rounds, average, begin, fedavg, learned, work
 from testbed.errors import ConfigError, EditError
 
 
@@ -151,3 +157,17 @@ def test_strict_mode_refuses_a_population_below_p() -> None:
     enough((A,), 2, "shrink")
     with pytest.raises(EditError, match=r"1 clients .* P = 2; set editing.below_subset=shrink"):
         enough((A,), 2, "strict")
+
+
+@pytest.mark.parametrize("method", [federaser, fedrr])
+def test_others_leave_for_nothing(method: ModuleType) -> None:
+    two = Parameters(size=2, rounds=Rounds(rounds=2, epochs=2, retraining=1))
+    toy, population = Toy(), clients(range(6))
+    state = toy.drive(method.init(population, two, np.random.default_rng(0)))
+    outsider = next(client for client in population if client not in state.subset)
+    leave = Change.of([outsider])
+    after, done = toy.drive(method.apply(state, leave, two, np.random.default_rng(0)))
+    assert toy.orders == []
+    assert after.fused is state.fused
+    assert outsider not in after.population
+    assert (done.evicted, done.admitted) == ((), ())

@@ -1,9 +1,9 @@
 """The studies of configs/: every file at every scale, and two of them run at the smallest."""
 
-import os
 from pathlib import Path
 
 import pytest
+from shared_data import bundle
 from typer.testing import CliRunner
 
 from testbed.cli.app import app
@@ -13,7 +13,6 @@ from testbed.experiments.rundir import find_runs
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 FILES = sorted(CONFIGS.glob("*/*.yaml"))
-SHARED = Path(os.environ.get("TESTBED_DATA", Path(__file__).parents[3] / "shared" / "data"))
 BUNDLES = {"mnist": "mnist.npz", "cifar10": "cifar10_jpeg.npz", "femnist": "femnist_leaf.npz"}
 
 
@@ -93,9 +92,7 @@ def test_all_one_shot_rules_fuse_the_same_local_models(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", BUNDLES)
 def test_the_real_data_sets(name: str, tmp_path: Path) -> None:
-    path = SHARED / BUNDLES[name]
-    if not path.is_file():
-        pytest.skip(f"needs {path.name} in the folder that TESTBED_DATA names")
+    path = bundle(BUNDLES[name])
     methods = "editing.methods=fsosa,fedavg"
     run(CONFIGS / "one_shot" / f"{name}.yaml", tmp_path / "out", f"data.path={path}", methods)
     assert len(find_runs(tmp_path / "out")) == 2

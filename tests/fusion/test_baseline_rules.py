@@ -11,7 +11,7 @@ from testbed.errors import FusionError
 from testbed.fusion.rules import RULES, network_of
 from testbed.learning.contribution import deserialise, serialise
 from testbed.learning.evaluation import evaluate
-from testbed.learning.statistics import contribute, like, statistic_bytes
+from testbed.learning.statistics import contribute, extra_like, statistic_bytes
 
 OURS = (
     "fedavg",
@@ -94,8 +94,8 @@ def test_what_is_sent_is_billed_to_the_byte_and_arrives(name, learning, trained)
     for part, contribution in enumerate(trained(rule.statistic)):
         message = serialise(contribution)
         assert size(part) == len(message)
-        empty = like(learning, part, rule.statistic)
-        assert {k: (v.shape, v.dtype) for k, v in empty.extra.items()} == {
+        empty = extra_like(learning, part, rule.statistic)
+        assert {k: (v.shape, v.dtype) for k, v in empty.items()} == {
             k: (v.shape, v.dtype) for k, v in contribution.extra.items()
         }
     back = [deserialise(serialise(each)) for each in trained(rule.statistic)]

@@ -4,7 +4,8 @@ import pytest
 import torch
 from federated import RNG, has, only, weights
 
-from testbed.fusion.fedavg import flops, fuse, plain_mean
+from testbed.fusion.averaging import plain_mean
+from testbed.fusion.fedavg import flops, fuse
 
 
 def test_two_clients_by_hand() -> None:

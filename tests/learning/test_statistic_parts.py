@@ -12,7 +12,7 @@ from testbed.data.dataset import Dataset
 from testbed.learning.client import Task
 from testbed.learning.gram import gram, gram_flops
 from testbed.learning.projector import PUBLISHED, projector, projector_flops, shrink
-from testbed.learning.statistics import contribute, like, statistic_flops
+from testbed.learning.statistics import contribute, extra_like, statistic_flops
 from testbed.learning.training import Recipe
 from testbed.streams import Streams
 
@@ -112,7 +112,7 @@ def test_class_counts() -> None:
     got = contribute(learning, 1, learning.initial, "projector+classes").extra["classes"]
     assert got.tolist() == np.bincount(learning.dataset.y_train[90:], minlength=4).tolist()
     assert (got.dtype, got[3].item()) == (torch.int64, 0)
-    assert like(learning, 1, "classes").extra["classes"].shape == (4,)
+    assert extra_like(learning, 1, "classes")["classes"].shape == (4,)
 
 
 @pytest.mark.parametrize("net", list(NETS))
@@ -125,7 +125,7 @@ def test_any_network_has_them_and_they_are_pure(net, statistic) -> None:
     learning.model.train()
     again = contribute(learning, 0, learning.initial, statistic)
     assert first.finite()
-    shapes = {name: value.shape for name, value in like(learning, 0, statistic).extra.items()}
+    shapes = {name: value.shape for name, value in extra_like(learning, 0, statistic).items()}
     assert {name: value.shape for name, value in first.extra.items()} == shapes
     for name, value in first.extra.items():
         assert torch.equal(value, again.extra[name])
