@@ -88,10 +88,10 @@ def partition(
     """
     pictures = sorted(entries, key=lambda item: item.name)
     _refuse(len(pictures), clients, by, alpha, minimum)
-    groups = _groups(pictures, by)
+    shared = groups(pictures, by)
     order = {
         value: sorted(names, key=lambda name: _hash(seed, "order", name))
-        for value, names in groups.items()
+        for value, names in shared.items()
     }
     if alpha is not None:
         draws: Iterator[list[list[str]]] = (
@@ -129,7 +129,12 @@ def _refuse(pictures: int, clients: int, by: By, alpha: float | None, minimum: i
         )
 
 
-def _groups(pictures: Sequence[Entry], by: By) -> dict[str, list[str]]:
+def groups(pictures: Iterable[Entry], by: By) -> dict[str, list[str]]:
+    """Return the names of the pictures by the value they are divided by, values sorted.
+
+    The class of a picture is the rarest it shows, ``"background"`` where it shows none.
+    """
+    pictures = tuple(pictures)
     shown = Counter(index for item in pictures for index, count in enumerate(item.counts) if count)
 
     def value(item: Entry) -> str:
@@ -140,10 +145,10 @@ def _groups(pictures: Sequence[Entry], by: By) -> dict[str, list[str]]:
             return CLASSES[min(there, key=lambda i: (shown[i], i))] if there else "background"
         return item.attributes.get(by, UNDEFINED)
 
-    groups = defaultdict(list)
+    found = defaultdict(list)
     for item in pictures:
-        groups[value(item)].append(item.name)
-    return dict(sorted(groups.items()))
+        found[value(item)].append(item.name)
+    return dict(sorted(found.items()))
 
 
 def _by_value(groups: Mapping[str, list[str]], clients: int) -> list[list[str]]:

@@ -19,7 +19,7 @@ from torch.nn import functional
 
 from testbed.config import Experiment
 from testbed.execution.executor import Processes, open_executor
-from testbed.learning.client import Task, prepare
+from testbed.learning.classification import Classification, prepare
 from testbed.learning.contribution import Contribution
 
 CLIENTS, SAMPLES, EPOCHS, BATCH = 100, 600, 5, 64
@@ -49,7 +49,7 @@ class LeNet(nn.Module):
         return x
 
 
-def plain(task: Task, part: int) -> dict[str, Tensor]:
+def plain(task: Classification, part: int) -> dict[str, Tensor]:
     """Train one client in a plain loop; return its weights by the task's names."""
     x, y = task.samples(part)
     model = LeNet()
@@ -118,7 +118,7 @@ def main() -> None:
             measure(task, executor)
 
 
-def measure(task: Task, executor: Processes) -> None:
+def measure(task: Classification, executor: Processes) -> None:
     """Have both train all clients in turns."""
     ours, theirs = [], []
     for first in range(0, CLIENTS, TURN):

@@ -20,7 +20,8 @@ from testbed.editing.fsosa import Parameters
 from testbed.editing.orders import Order, Tune, Work
 from testbed.editing.rounds import Rounds, work
 from testbed.learning.blocks import State
-from testbed.learning.client import Session, Task, prepare, score, train_client
+from testbed.learning.client import prepare
+from testbed.learning.task import Session, Task
 
 QUICKSTART = Path(__file__).parents[1] / "configs" / "quickstart.yaml"
 SEEDS = (0, 1, 2)
@@ -43,7 +44,7 @@ def answered(orders: Work[Any], task: Task) -> tuple[Any, list[Order]]:
 def _trained(task: Task, client: Client, order: Tune) -> State:
     start = task.initial if order.start is None else order.start
     session = Session(order.epochs, order.round, order.optimiser)
-    return train_client(task, client.partition, start, session)
+    return task.train(client.partition, start, session)
 
 
 def leave(method: Any, task: Task, rounds: Rounds, experiment: Experiment) -> list[float]:
@@ -57,7 +58,7 @@ def leave(method: Any, task: Task, rounds: Rounds, experiment: Experiment) -> li
     change = Change.of(state.subset[:1])
     (after, _), given = answered(method.apply(state, change, parameters, rng), task)
     models = (state.fused.model, after.fused.model)
-    return [*(score(task, model).accuracy for model in models), work(given, rounds.epochs)]
+    return [*(task.score(model).accuracy for model in models), work(given, rounds.epochs)]
 
 
 def main() -> None:

@@ -40,7 +40,8 @@ from testbed.errors import DataError
 from testbed.fusion import fedfisher, fsosa
 from testbed.fusion.averaging import weighted_mean
 from testbed.learning.blocks import blocks
-from testbed.learning.client import Task, inform, train_client
+from testbed.learning.classification import Classification
+from testbed.learning.client import inform
 from testbed.learning.conditioning import Conditioning, condition
 from testbed.learning.contribution import Contribution
 from testbed.learning.evaluation import evaluate
@@ -113,7 +114,7 @@ def dataset(name: str, folder: Path) -> Dataset:
     return load_dataset(DataConfig.model_validate({"name": name, "path": path}))
 
 
-def prepare(data: Dataset, setting: Setting, seed: int) -> tuple[Task, Tensor, Tensor]:
+def prepare(data: Dataset, setting: Setting, seed: int) -> tuple[Classification, Tensor, Tensor]:
     """Split off validation pictures and set up the clients; return both."""
     streams = Streams(seed)
     order = Streams(0).rng("holdout", data.name).permutation(len(data.y_train))
@@ -123,7 +124,7 @@ def prepare(data: Dataset, setting: Setting, seed: int) -> tuple[Task, Tensor, T
     split = DataConfig(alpha=setting.alpha, minimum=10)
     channels, height, width = data.x_train.shape[1:]
     model = build("lenet", (channels, height, width), 10, streams.integer("model"))
-    task = Task(
+    task = Classification(
         dataset=training,
         parts=partition(training.y_train, setting.clients, split, streams),
         model=model,
@@ -137,7 +138,7 @@ def prepare(data: Dataset, setting: Setting, seed: int) -> tuple[Task, Tensor, T
 
 
 def local_models(
-    task: Task, setting: Setting, seed: int, store: Path | None
+    task: Classification, setting: Setting, seed: int, store: Path | None
 ) -> list[dict[str, Tensor]]:
     """Train every client, or read its model from the store."""
     models = []
@@ -147,7 +148,7 @@ def local_models(
         if path and path.is_file():
             models.append(load_file(path))
             continue
-        models.append(train_client(task, part, task.initial))
+        models.append(task.train(part, task.initial))
         if path:
             path.parent.mkdir(parents=True, exist_ok=True)
             save_file(models[-1], path)
@@ -155,7 +156,7 @@ def local_models(
 
 
 def accuracies(
-    task: Task,
+    task: Classification,
     models: Sequence[dict[str, Tensor]],
     validate: Callable[[Mapping[str, Tensor]], float],
 ) -> Iterator[tuple[str, float]]:

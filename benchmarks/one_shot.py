@@ -38,7 +38,7 @@ from testbed.config.schema import DataConfig, FisherConfig, FusionConfig
 from testbed.data import Dataset, IntArray, hold_out, load_dataset
 from testbed.files import write_bytes
 from testbed.fusion.rules import RULES, network_of, rule
-from testbed.learning.client import Task, score, train_client
+from testbed.learning.classification import Classification
 from testbed.learning.conditioning import Conditioning
 from testbed.learning.contribution import Contribution, deserialise, serialise
 from testbed.learning.models import build
@@ -123,7 +123,7 @@ def published_split(labels: IntArray, alpha: float) -> tuple[IntArray, ...]:
     return tuple(np.sort(np.concatenate(parts)) for parts in owned)
 
 
-def prepare(setting: Setting, seed: int, data: Path | None) -> Task:
+def prepare(setting: Setting, seed: int, data: Path | None) -> Classification:
     """Set up the clients of one cell."""
     full = load_dataset(DataConfig.model_validate({"name": "fashion-mnist", "path": data}))
     chosen = slice(0, setting.limit or None)
@@ -141,7 +141,7 @@ def prepare(setting: Setting, seed: int, data: Path | None) -> Task:
         published_split(dataset.y_train, setting.alpha), HELD_OUT, Streams(SPLIT_SEED)
     )
     model = build("lenet", (1, 28, 28), len(dataset.classes), streams.integer("model"))
-    return Task(
+    return Classification(
         dataset=dataset,
         parts=parts,
         holdouts=holdouts,
@@ -155,7 +155,7 @@ def prepare(setting: Setting, seed: int, data: Path | None) -> Task:
     )
 
 
-def sent(task: Task, part: int, statistic: str, folder: Path) -> Contribution:
+def sent(task: Classification, part: int, statistic: str, folder: Path) -> Contribution:
     """Return what a client sends, part by part of the statistic, each from the store."""
     pieces = [_piece(task, part, each, folder / f"client-{part}") for each in statistic.split("+")]
     fisher = {name: factor for each in pieces for name, factor in each.fisher.items()}
@@ -163,12 +163,12 @@ def sent(task: Task, part: int, statistic: str, folder: Path) -> Contribution:
     return replace(pieces[0], fisher=fisher, extra=extra)
 
 
-def _piece(task: Task, part: int, statistic: str, folder: Path) -> Contribution:
+def _piece(task: Classification, part: int, statistic: str, folder: Path) -> Contribution:
     path = folder / f"{statistic}.safetensors"
     if path.is_file():
         return deserialise(path.read_bytes())
     if statistic == "model":
-        state = train_client(task, part, task.initial)
+        state = task.train(part, task.initial)
     else:
         state = dict(_piece(task, part, "model", folder).model)
     contribution = contribute(task, part, state, statistic)
@@ -196,7 +196,7 @@ def cell(
         started = time.perf_counter()
         fused = by.fuse(contributions, network, task.streams.rng("fuse"))
         results[name] = Result(
-            accuracy=100 * score(task, fused.model).accuracy,
+            accuracy=100 * task.score(fused.model).accuracy,
             seconds=time.perf_counter() - started,
             upload=max(map(statistic_bytes(task, by.statistic), range(CLIENTS))),
         )

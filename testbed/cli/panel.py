@@ -122,8 +122,9 @@ class Watcher:
             # Some methods keep no subset.
             ("subset", str(progress.subset) if progress.subset else "–"),
         ]
-        if progress.accuracy is not None:
-            facts.append(("accuracy", f"{100 * progress.accuracy:.1f} %"))
+        if progress.quality is not None:
+            name, value = progress.quality
+            facts.append((name, f"{100 * value:.1f} %"))
         if progress.phase == "training":
             return facts
         priced = ", ".join(
@@ -173,7 +174,7 @@ def show_summary(console: Console, summaries: Sequence[Summary]) -> None:
     """Print the summary as a table of 80 columns, or in blocks where that does not fit."""
     from testbed.reporting.table import basis
 
-    names = ("accuracy", "requests", "edits", "time", *summaries[0].bytes)
+    names = (summaries[0].measure or "quality", "requests", "edits", "time", *summaries[0].bytes)
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=0)
     table.add_column("method", no_wrap=True)
     for name in names:
@@ -202,7 +203,7 @@ def show_summary(console: Console, summaries: Sequence[Summary]) -> None:
 
 def _cells(summary: Summary) -> list[tuple[str, ...]]:
     """Write what the table says of a method: per column a value and perhaps a remark."""
-    from testbed.reporting.table import REFERENCE, accuracy_text
+    from testbed.reporting.table import REFERENCE, quality_text
 
     requests = [count_text(summary.requests)]
     if summary.handled != summary.requests:
@@ -213,7 +214,7 @@ def _cells(summary: Summary) -> list[tuple[str, ...]]:
     ]
     own = summary.method == REFERENCE
     return [
-        (accuracy_text(summary),),
+        (quality_text(summary),),
         tuple(requests),
         (count_text(summary.triggered),),
         *((cost, "" if own else _change(percent)) for cost, percent in costs),

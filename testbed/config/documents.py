@@ -12,7 +12,15 @@ from testbed.errors import ConfigError
 
 Document = dict[str, Any]
 
-_PATH_KEYS = (("mobility", "trace"), ("data", "path"))
+_PATH_KEYS = (
+    ("mobility", "trace"),
+    ("data", "path"),
+    ("data", "labels"),
+    ("data", "test_path"),
+    ("data", "test_labels"),
+    ("detection", "weights"),
+    ("execution", "cache"),
+)
 _STRING, _MERGE = "tag:yaml.org,2002:str", "tag:yaml.org,2002:merge"
 _LONGEST = 60
 

@@ -12,16 +12,32 @@ class DataConfig(Section):
     """Which pictures are learned from and how they are spread over the clients."""
 
     name: Literal[
-        "digits", "mnist", "fashion-mnist", "cifar10", "svhn", "femnist", "npz", "folder"
+        "digits",
+        "mnist",
+        "fashion-mnist",
+        "cifar10",
+        "svhn",
+        "femnist",
+        "npz",
+        "folder",
+        "bdd100k",
     ] = "digits"
     path: Path | None = Field(None, description="file or folder with the official files")
+    labels: Path | None = Field(None, description="bdd100k: label file of the pictures in path")
+    test_path: Path | None = Field(None, description="bdd100k: folder of the test pictures")
+    test_labels: Path | None = Field(None, description="bdd100k: label file of those")
     limit: int | None = Field(
         None, ge=1, description="pictures to learn from, drawn by class; default: all"
     )
     test_limit: int | None = Field(None, ge=1, description="the same of the test pictures")
     users: float = Field(1.0, gt=0, le=1, description="share of a data set's writers to use")
-    partition: Literal["dirichlet", "dirichlet-classes", "iid", "shards", "writers"] = "dirichlet"
+    partition: Literal[
+        "dirichlet", "dirichlet-classes", "iid", "shards", "writers", "attribute"
+    ] = "dirichlet"
     alpha: Positive = Field(0.5, description="Dirichlet concentration")
+    attribute: Literal["class", "weather", "scene", "timeofday"] = Field(
+        "class", description="bdd100k: what Dirichlet draws, shards and attribute go by"
+    )
     shards: int = Field(2, ge=1, description="shards a client gets when partition is shards")
     minimum: int = Field(2, ge=1, description="least number of samples per client")
     holdout: float = Field(
@@ -45,6 +61,11 @@ class LearningConfig(Section):
         "resnet18-batchnorm",
         "resnet18-plain",
         "mlp",
+        "yolov8n",
+        "yolov8s",
+        "yolov8m",
+        "yolov8l",
+        "yolov8x",
     ] = "auto"
     width: int = Field(512, ge=1, le=1_000_000, description="hidden units of the model mlp")
     device: Literal["auto", "cpu", "cuda"] = Field(

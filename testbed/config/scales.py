@@ -19,6 +19,7 @@ SCALABLE = (
     "data.limit",
     "data.test_limit",
     "data.users",
+    "detection.image_size",
     "editing.requests",
     "learning.epochs",
     "mobility.schedule.changes",

@@ -6,11 +6,13 @@ is used.
 """
 
 from fractions import Fraction
+from pathlib import Path
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
 from testbed.config.base import Section
+from testbed.config.detection import DETECTION_METHODS, DETECTORS, DetectionConfig
 from testbed.config.learning import PRESETS, DataConfig, FisherConfig, FusionConfig, LearningConfig
 from testbed.config.link import (
     DEVICES,
@@ -29,6 +31,7 @@ from testbed.config.traffic import (
 )
 
 __all__ = [
+    "DETECTORS",
     "DEVICES",
     "PRESETS",
     "RADIO_KEYS",
@@ -36,6 +39,7 @@ __all__ = [
     "ArrivalsConfig",
     "ClientsConfig",
     "DataConfig",
+    "DetectionConfig",
     "DeviceConfig",
     "EditingConfig",
     "ExecutionConfig",
@@ -136,6 +140,9 @@ class ExecutionConfig(Section):
 
     kind: Literal["serial", "processes"] = "serial"
     workers: int | None = Field(None, ge=1, description="default: one per core")
+    cache: Path | None = Field(
+        None, description="folder of prepared pictures; default: the user's cache folder"
+    )
 
 
 class Experiment(Section):
@@ -149,6 +156,7 @@ class Experiment(Section):
     clients: ClientsConfig = ClientsConfig()
     data: DataConfig = DataConfig()
     learning: LearningConfig = LearningConfig()
+    detection: DetectionConfig = DetectionConfig()
     fisher: FisherConfig = FisherConfig()
     fusion: FusionConfig = FusionConfig()
     editing: EditingConfig = EditingConfig()
@@ -174,6 +182,50 @@ class Experiment(Section):
                 "gives an empty subset (P = 0); raise one of them"
             )
         return self
+
+    @model_validator(mode="after")
+    def _learnable(self) -> Self:
+        detects = self.data.name == "bdd100k"
+        model = self.learning.model
+        if model != "auto" and (model in DETECTORS) != detects:
+            raise ValueError(
+                f"learning.model is {model} and data.name {self.data.name}; "
+                f"{DETECTORS[0]} to {DETECTORS[-1]} learn bdd100k, and nothing else does"
+            )
+        if not detects and (self.data.partition == "attribute" or self.data.attribute != "class"):
+            raise ValueError(
+                f"data.partition is {self.data.partition} by {self.data.attribute}, and "
+                f"{self.data.name} knows classes only; attributes are those of bdd100k"
+            )
+        if detects:
+            self._check_detection()
+        return self
+
+    def _check_detection(self) -> None:
+        missing = [
+            f"data.{key}"
+            for key in ("path", "labels", "test_path", "test_labels")
+            if getattr(self.data, key) is None
+        ]
+        if missing:
+            raise ValueError(f"bdd100k needs {', '.join(missing)}; nothing is ever downloaded")
+        if self.data.partition == "writers" or self.data.users != 1:
+            raise ValueError("bdd100k has no writers; use another data.partition")
+        if self.data.partition == "attribute" and self.data.attribute == "class":
+            raise ValueError(
+                "data.partition attribute needs data.attribute weather, scene or timeofday"
+            )
+        if self.fisher.estimator != "empirical":
+            raise ValueError(
+                f"fisher.estimator is {self.fisher.estimator}; a detector's Fisher is the squared "
+                "gradient of its loss on the labels: set it to empirical"
+            )
+        unfit = [name for name in self.editing.methods if name not in DETECTION_METHODS]
+        if unfit:
+            raise ValueError(
+                f"editing.methods: {', '.join(unfit)} cannot fuse detectors; "
+                f"those that can: {', '.join(DETECTION_METHODS)}"
+            )
 
 
 def subset_size(rho: float, population: int) -> int:

@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeVar
 
 import torch
@@ -27,7 +27,7 @@ from testbed.config import Experiment
 from testbed.errors import FusionError
 from testbed.learning.acceptance import Unusable
 from testbed.learning.blocks import State
-from testbed.learning.client import ONE_SHOT, Session, Task, prepare, train_client
+from testbed.learning.client import prepare
 from testbed.learning.contribution import (
     Contribution,
     deserialise,
@@ -36,6 +36,7 @@ from testbed.learning.contribution import (
     serialise_model,
 )
 from testbed.learning.statistics import contribute
+from testbed.learning.task import ONE_SHOT, Session, Task
 
 _PR_SET_PDEATHSIG = 1
 _STOPS = (signal.SIGINT, signal.SIGTERM)
@@ -106,7 +107,7 @@ def _inform(task: Task, part: int, model: State, statistic: str) -> tuple[Messag
 
 def _tune(task: Task, part: int, start: State, session: Session) -> tuple[Message, float]:
     """Return the message with a client's model, and the seconds its training took."""
-    made, train_s = _timed("train", train_client, task, part, start, session)
+    made, train_s = _timed("train", task.train, part, start, session)
     return made if isinstance(made, Unusable) else serialise_model(made), train_s
 
 
@@ -131,13 +132,11 @@ def _warm_up(task: Task) -> None:
     Torch imports and allocates at its first step, which takes longer than a small training.
     Nothing is kept: the network is a scratch one and streams are asked by name.
     """
-    few = task.parts[0][: task.recipe.batch]
-    # Standing still lets a recipe that diverges get through all of it.
-    still = replace(task, parts=[few], recipe=replace(task.recipe, epochs=1, lr=0.0))
-    message, _ = _train(still, 0)
+    few = task.few()
+    message, _ = _train(few, 0)
     model = _read(message, deserialise_model)
     if not isinstance(model, Unusable):
-        _inform(still, 0, model, "fisher")
+        _inform(few, 0, model, "fisher")
 
 
 @dataclass

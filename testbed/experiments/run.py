@@ -24,8 +24,9 @@ from testbed.experiments.rundir import (
     write_table,
 )
 from testbed.files import new_folder, remove_empty, to_json, write_bytes, write_text
-from testbed.learning.client import Task, prepare
+from testbed.learning.client import prepare
 from testbed.learning.contribution import serialise_model
+from testbed.learning.task import Task
 from testbed.ledger import COLUMNS
 from testbed.mobility import open_source, write_trace
 from testbed.simulation.progress import Observer, ignore
@@ -220,8 +221,7 @@ def _write(
             "warnings": list(outcome.warnings),
             "mobility": mobility,
             "data": {
-                "name": task.dataset.name,
-                "fingerprint": task.dataset.fingerprint,
+                **task.described(),
                 "smallest_client": min(len(part) for part in task.parts),
                 "largest_client": max(len(part) for part in task.parts),
             },

@@ -35,7 +35,7 @@ __all__ = [
     "write_table",
 ]
 
-SCHEMA = 3
+SCHEMA = 4
 MANIFEST = "manifest.json"
 
 

@@ -26,9 +26,9 @@ from testbed.fusion import (
 from testbed.fusion.fsosa import Fused, Projection
 from testbed.fusion.network import Network as Network
 from testbed.learning.blocks import blocks
-from testbed.learning.client import Task
 from testbed.learning.contribution import Contribution
 from testbed.learning.flops import solve_flops
+from testbed.learning.task import Task
 
 Fuser = Callable[[Sequence[Contribution], Network, np.random.Generator], Fused]
 
@@ -69,7 +69,7 @@ RULES: Mapping[str, Rule] = {
 
 def network_of(task: Task) -> Network:
     """Return what the coordinator knows of a task's network."""
-    return Network(task.model, blocks(task.model), task.shape, len(task.dataset.classes))
+    return Network(task.model, blocks(task.model), task.shape, len(task.classes))
 
 
 def rule(

@@ -1,6 +1,7 @@
-"""Accuracy and loss of a released model."""
+"""Quality of a released model."""
 
 from dataclasses import dataclass
+from math import nan
 
 import torch
 from torch import Tensor, nn
@@ -12,19 +13,52 @@ _BATCH = 1000
 
 
 @dataclass(frozen=True)
+class Detail:
+    """Average precision of a detector on a group of test pictures.
+
+    Attributes
+    ----------
+    convention : {"coco", "bdd100k", "ultralytics"}
+    group : str
+        ``"all"``, or an attribute and its value as in ``"timeofday=night"``.
+    category : str
+        ``"all"``, or one of the classes.
+    pictures, n : int
+        Pictures of the group, and boxes there that are not crowd.
+    ap, ap50 : float
+        AP over IoU 0.50 to 0.95, and at 0.5; over all classes their means.  NaN without a box.
+    """
+
+    convention: str
+    group: str
+    category: str
+    pictures: int
+    n: int
+    ap: float
+    ap50: float
+
+
+@dataclass(frozen=True)
 class Score:
     """Quality on the test set.
 
     Attributes
     ----------
-    accuracy : float
-        Share of correct labels.
     loss : float
-        Mean cross-entropy in nats.
+        Mean cross-entropy in nats, or mean detection loss of a picture.
+    accuracy : float
+        Share of correct labels; NaN for a detector.
+    map50_95, map50 : float
+        Mean average precision, convention ``coco``; NaN for a classifier.
+    details : tuple of Detail
+        Of a detector.
     """
 
-    accuracy: float
     loss: float
+    accuracy: float = nan
+    map50_95: float = nan
+    map50: float = nan
+    details: tuple[Detail, ...] = ()
 
 
 @torch.no_grad()

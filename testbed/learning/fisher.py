@@ -27,7 +27,7 @@ Gradients are taken of layer *outputs* only, never of weights: a backward pass c
 of a training pass.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Literal
 
@@ -87,19 +87,14 @@ def fisher(
     model.load_state_dict(dict(state))
     model.eval()
     sums: dict[str, Accumulator] = {}
-    with _watched(model, kind, sums) as outputs:
+    with collecting(model, kind, sums) as outputs:
         for x, y in zip(torch.split(pictures, _BATCH), torch.split(labels, _BATCH), strict=True):
             outputs.clear()
             logits = model(x)
             starts = [output for output in outputs.values() if output.is_leaf]
             for vector in _output_gradients(logits.detach(), y, estimator, rng):
                 torch.autograd.grad(logits, starts, vector, retain_graph=True, allow_unused=True)
-    return {
-        block.name: sums[block.name].factor(len(labels))
-        if block.name in sums
-        else zero(block, kind)  # the layer took no part
-        for block in blocks(model)
-    }
+    return collected(model, kind, sums, len(labels))
 
 
 def _output_gradients(
@@ -131,12 +126,13 @@ def _output_gradients(
 
 
 @contextmanager
-def _watched(
+def collecting(
     model: nn.Module, kind: Kind, sums: dict[str, Accumulator]
 ) -> Iterator[dict[str, Tensor]]:
     """Feed `sums` with what the model's blocks see; yield their outputs of the last batch.
 
-    The weights are frozen meanwhile, so that no pass computes their gradients.
+    To be cleared before each forward pass.  The weights are frozen meanwhile, so that no
+    pass computes their gradients: a backward pass goes to those outputs that are leaves.
     """
     outputs: dict[str, Tensor] = {}
 
@@ -176,6 +172,16 @@ def _watched(
             parameter.requires_grad_(True)
         for hook in hooks:
             hook.remove()
+
+
+def collected(
+    model: nn.Module, kind: Kind, sums: Mapping[str, Accumulator], samples: int
+) -> dict[str, Factor]:
+    """Return the blocks' factors after `samples` samples; zero where a layer took no part."""
+    return {
+        block.name: sums[block.name].factor(samples) if block.name in sums else zero(block, kind)
+        for block in blocks(model)
+    }
 
 
 def _refuse_coupled_samples(model: nn.Module) -> None:

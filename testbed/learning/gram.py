@@ -12,9 +12,10 @@ import torch
 from torch import Tensor
 
 from testbed.learning.blocks import Block, Fused, State, blocks
-from testbed.learning.client import Task
+from testbed.learning.classification import classified
 from testbed.learning.flops import forward_flops
 from testbed.learning.inputs import inputs_like, show
+from testbed.learning.task import Task
 
 _BATCH = 200
 
@@ -37,7 +38,7 @@ def gram(task: Task, part: int, state: State) -> dict[str, Tensor]:
             sums[name] += (x.T @ x).cpu()
             rows[name] += len(x)
 
-    batches = torch.split(task.samples(part)[0], _BATCH)
+    batches = torch.split(classified(task).samples(part)[0], _BATCH)
     show(task.model, state, batches, see, task.device)
     means = {name: value / max(rows[name], 1) for name, value in sums.items()}
     return {name: ((mean + mean.T) / 2).float() for name, mean in means.items()}

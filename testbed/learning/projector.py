@@ -26,10 +26,11 @@ import torch
 from torch import Tensor, nn
 
 from testbed.learning.blocks import Block, Fused, State, blocks, fused_modules
-from testbed.learning.client import Task
+from testbed.learning.classification import classified
 from testbed.learning.flops import forward_flops
 from testbed.learning.inputs import inputs_like, show
 from testbed.learning.patches import padded
+from testbed.learning.task import Task
 
 
 @dataclass(frozen=True)
@@ -97,7 +98,7 @@ def mean_inputs(block: Block, module: Fused, x: Tensor) -> Tensor:
 
 def _batches(task: Task, part: int) -> Iterator[Tensor]:
     """Yield the client's pictures once, in an order of its own."""
-    pictures, _ = task.samples(part)
+    pictures, _ = classified(task).samples(part)
     order = task.streams.rng("client", part, "projector").permutation(len(pictures))
     for chosen in torch.split(torch.from_numpy(order), PUBLISHED.batch):
         yield pictures[chosen]

@@ -28,12 +28,14 @@ from torch import Tensor
 
 from testbed.learning import gram, projector
 from testbed.learning.blocks import State, blocks
-from testbed.learning.client import Task, inform, information
+from testbed.learning.classification import classified
+from testbed.learning.client import inform
 from testbed.learning.compression import FULL, Upload
 from testbed.learning.contribution import Contribution, contribution_bytes
 from testbed.learning.factors import Factor, Kind
 from testbed.learning.fisher import Estimator
 from testbed.learning.flops import fisher_flops
+from testbed.learning.task import Task
 
 HELD_OUT = 500  # pictures in all, FedFisher's number
 
@@ -74,9 +76,9 @@ def _plain(kind: Kind, estimator: Estimator) -> Part:
     """Return the part that sends a Fisher as it is computed."""
     return Part(
         kind=lambda task: kind,
-        fisher=lambda task, part, state: information(task, part, state, kind, estimator),
+        fisher=lambda task, part, state: task.information(part, state, kind, estimator),
         flops=lambda task: fisher_flops(
-            task.model, task.shape, 1, len(task.dataset.classes), kind, estimator
+            task.model, task.shape, 1, len(task.classes), kind, estimator
         ),
     )
 
@@ -84,15 +86,16 @@ def _plain(kind: Kind, estimator: Estimator) -> Part:
 def _held_out(task: Task, part: int, state: State | None = None) -> dict[str, Tensor]:
     """Return the client's share of about 500 held-out pictures, as bytes."""
     chosen = task.holdouts[part][: max(1, HELD_OUT // len(task.parts))]
+    dataset = classified(task).dataset
     return {
-        "holdout/x": torch.from_numpy(task.dataset.x_train[chosen]).mul(255).round().byte(),
-        "holdout/y": torch.from_numpy(task.dataset.y_train[chosen]).to(torch.uint8),
+        "holdout/x": torch.from_numpy(dataset.x_train[chosen]).mul(255).round().byte(),
+        "holdout/y": torch.from_numpy(dataset.y_train[chosen]).to(torch.uint8),
     }
 
 
 def _class_counts(task: Task, part: int, state: State | None = None) -> dict[str, Tensor]:
-    _, labels = task.samples(part)
-    return {"classes": torch.bincount(labels, minlength=len(task.dataset.classes))}
+    _, labels = classified(task).samples(part)
+    return {"classes": torch.bincount(labels, minlength=len(task.classes))}
 
 
 PARTS: Mapping[str, Part] = {
@@ -101,7 +104,7 @@ PARTS: Mapping[str, Part] = {
         kind=lambda task: task.kind,
         fisher=lambda task, part, state: inform(task, part, state).fisher,
         flops=lambda task: fisher_flops(
-            task.model, task.shape, 1, len(task.dataset.classes), task.kind, task.estimator
+            task.model, task.shape, 1, len(task.classes), task.kind, task.estimator
         ),
         upload=lambda task: task.upload,
     ),

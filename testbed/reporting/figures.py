@@ -10,25 +10,36 @@ from pathlib import Path
 import numpy as np
 from matplotlib.figure import Figure
 
+from testbed.errors import ResultsError
 from testbed.experiments.rundir import Run
 from testbed.ledger import TARIFFS, RequestCost
 from testbed.reporting.comparison import Curve, by_method, column, cumulative, curve, load
 from testbed.reporting.lines import draw_curves, draw_strip, held, ticks
 from testbed.reporting.names import label
 from testbed.reporting.output import save
+from testbed.reporting.quality import measure
 from testbed.reporting.style import COLUMN, PAGE, legend_above, new_figure, render, styled
 from testbed.reporting.units import byte_unit, time_unit
 
-_LEAST_SPAN = 1.0  # percentage points on the accuracy axis, so that noise looks like noise
+_LEAST_SPAN = 1.0  # percentage points on the axis of quality, so that noise looks like noise
 
 
-def accuracy(runs: Sequence[Run]) -> Figure:
-    """Draw the test accuracy of the released model over the requests."""
+def quality(runs: Sequence[Run]) -> Figure:
+    """Draw the test accuracy or mAP of the released model over the requests.
+
+    Raises
+    ------
+    ResultsError
+        If nothing was trained.
+    """
+    by = measure(runs)
+    if by is None:
+        raise ResultsError("these runs trained nothing, so there is no quality to draw")
     curves = {
-        method: curve(100 * column(run, "accuracy") for run in group)
+        method: curve(100 * column(run, by.column) for run in group)
         for method, group in by_method(runs).items()
     }
-    figure = _over_requests(curves, "test accuracy (%)")
+    figure = _over_requests(curves, f"test {by.name} (%)")
     low, high = figure.axes[0].get_ylim()
     missing = max(0.0, _LEAST_SPAN - (high - low)) / 2
     figure.axes[0].set_ylim(low - missing, high + missing)
@@ -98,12 +109,15 @@ def population(runs: Sequence[Run]) -> Figure:
     return figure
 
 
-FIGURES: Mapping[str, Callable[[Sequence[Run]], Figure]] = {
-    "accuracy": accuracy,
-    "time": cumulative_time,
-    "bytes": cumulative_bytes,
-    "population": population,
-}
+def figures(runs: Sequence[Run]) -> Mapping[str, Callable[[Sequence[Run]], Figure]]:
+    """Return the figures that can be drawn of these runs, by name."""
+    by = measure(runs)
+    return {
+        **({by.figure: quality} if by else {}),
+        "time": cumulative_time,
+        "bytes": cumulative_bytes,
+        "population": population,
+    }
 
 
 def draw(folder: Path) -> tuple[Path, ...]:
@@ -117,7 +131,7 @@ def draw(folder: Path) -> tuple[Path, ...]:
     runs = load(folder)
     return tuple(
         save(folder, f"figures/{name}.{kind}", render(figure, kind))
-        for name, function in FIGURES.items()
+        for name, function in figures(runs).items()
         for figure in [function(runs)]
         for kind in ("pdf", "png")
     )

@@ -11,15 +11,16 @@ from testbed.experiments.rundir import Run
 from testbed.ledger import TARIFFS
 from testbed.reporting import contact
 from testbed.reporting.comparison import by_method, load, manifest_value, notes
-from testbed.reporting.figures import FIGURES
+from testbed.reporting.figures import figures
 from testbed.reporting.names import label
 from testbed.reporting.output import save
+from testbed.reporting.quality import ACCURACY, MAP
 from testbed.reporting.style import render
 from testbed.reporting.table import (
     REFERENCE,
     Summary,
-    accuracy_text,
     note,
+    quality_text,
     requests_text,
     summarise,
 )
@@ -27,10 +28,10 @@ from testbed.reporting.units import bytes_text, count_text, saving_text, time_te
 
 _TEMPLATE = "report.html.j2"
 _CAPTIONS = {
-    "accuracy": (
-        "Accuracy on the test set of the model released after each request. Request 0 is the "
-        "initial training."
-    ),
+    **{
+        each.figure: f"{each.caption} Request 0 is the initial training."
+        for each in (ACCURACY, MAP)
+    },
     "time": (
         "Simulated time spent on requests so far. Steps of different vehicles overlap, so a "
         "request counts from the start of its handling to the end of its last step."
@@ -90,6 +91,7 @@ def to_html(runs: Sequence[Run]) -> str:
         costs=("time", *(f"bytes ({name})" for name in TARIFFS)),
         lines=[_line(summary) for summary in summaries],
         note=note(summaries),
+        measure=summaries[0].measure or "quality",
         contact_header=contact.HEADER,
         contact_lines=list(map(contact.cells, contact.summarise_contact(runs))),
         contact_note=contact.NOTE,
@@ -99,7 +101,7 @@ def to_html(runs: Sequence[Run]) -> str:
                 b64encode(render(draw(runs), "png")).decode(),
                 _CAPTIONS[name] + (_BAND if several and name != "population" else ""),
             )
-            for name, draw in FIGURES.items()
+            for name, draw in figures(runs).items()
         ],
         tariffs=TARIFF_NOTES,
         notes=notes(runs),
@@ -145,7 +147,7 @@ def _line(summary: Summary) -> Mapping[str, Any]:
     own = summary.method == REFERENCE
     return {
         "method": summary.label,
-        "accuracy": accuracy_text(summary),
+        "quality": quality_text(summary),
         "requests": requests_text(summary),
         "edits": count_text(summary.triggered),
         "costs": [

@@ -14,6 +14,7 @@ from testbed.reporting.comparison import by_method, column, load, requests
 from testbed.reporting.contact import Waiting, summarise_contact
 from testbed.reporting.names import label
 from testbed.reporting.output import save
+from testbed.reporting.quality import measure
 from testbed.reporting.units import bytes_text, count_text, saving_text, time_text
 
 REFERENCE = "retrain"
@@ -29,9 +30,11 @@ class Summary:
         Name in the configuration, and as printed.
     seeds : tuple of int
         All figures are means over these seeds.
-    accuracy : float
-        Of the last released model on the test set, share of correct labels.
-    accuracy_spread : float or None
+    measure : str
+        What is measured of a model, as printed; empty where nothing was trained.
+    quality : float or None
+        Of the last released model on the test set, a share.
+    quality_spread : float or None
         Sample standard deviation over the seeds; None for a single one.
     requests, handled, triggered : float
         Requests made; times they were handled, a batch once; times the model changed.
@@ -50,8 +53,9 @@ class Summary:
     method: str
     label: str
     seeds: tuple[int, ...]
-    accuracy: float
-    accuracy_spread: float | None
+    measure: str
+    quality: float | None
+    quality_spread: float | None
     requests: float
     handled: float
     triggered: float
@@ -80,15 +84,17 @@ def _summary(
     costs: Mapping[int, Totals],
     reference: Mapping[int, Totals],
 ) -> Summary:
-    accuracies = [float(column(run, "accuracy")[-1]) for run in group]
+    by = measure(group)
+    qualities = [float(column(run, by.column)[-1]) for run in group] if by else []
     # Savings compare the same traffic, so only seeds that both methods have.
     pairs = [(costs[seed], reference[seed]) for seed in costs if seed in reference]
     return Summary(
         method=method,
         label=label(method),
         seeds=tuple(costs),
-        accuracy=fmean(accuracies),
-        accuracy_spread=stdev(accuracies) if len(accuracies) > 1 else None,
+        measure=by.name if by else "",
+        quality=fmean(qualities) if qualities else None,
+        quality_spread=stdev(qualities) if len(qualities) > 1 else None,
         requests=fmean(requests(run) for run in group),
         handled=fmean(cost.requests for cost in costs.values()),
         triggered=fmean(cost.triggered for cost in costs.values()),
@@ -118,20 +124,22 @@ def _flagged(run: Run) -> int:
     return int((~releases["converged"].astype(bool)).sum())
 
 
-HEADER = (
-    "method",
-    "final accuracy",
-    "requests",
-    "edits",
-    "time",
-    "saved",
-    *(part for name in TARIFFS for part in (f"bytes ({name})", "saved")),
-    "flagged",
-)
+def header(summaries: Sequence[Summary]) -> tuple[str, ...]:
+    """Return the heads of the columns."""
+    return (
+        "method",
+        f"final {summaries[0].measure or 'quality'}",
+        "requests",
+        "edits",
+        "time",
+        "saved",
+        *(part for name in TARIFFS for part in (f"bytes ({name})", "saved")),
+        "flagged",
+    )
 
 
 def cells(summary: Summary) -> tuple[str, ...]:
-    """Return the printed line of a method, in the order of `HEADER`."""
+    """Return the printed line of a method, in the order of `header`."""
     priced = (
         text
         for name in TARIFFS
@@ -139,7 +147,7 @@ def cells(summary: Summary) -> tuple[str, ...]:
     )
     return (
         summary.label,
-        accuracy_text(summary),
+        quality_text(summary),
         requests_text(summary),
         count_text(summary.triggered),
         time_text(summary.seconds),
@@ -149,10 +157,12 @@ def cells(summary: Summary) -> tuple[str, ...]:
     )
 
 
-def accuracy_text(summary: Summary) -> str:
-    """Write the final accuracy with its spread over the seeds, where there are several."""
-    spread = summary.accuracy_spread
-    return f"{100 * summary.accuracy:.1f}{'' if spread is None else f' ± {100 * spread:.1f}'} %"
+def quality_text(summary: Summary) -> str:
+    """Write the final quality with its spread over the seeds, where there are several."""
+    if summary.quality is None:
+        return "–"
+    spread = summary.quality_spread
+    return f"{100 * summary.quality:.1f}{'' if spread is None else f' ± {100 * spread:.1f}'} %"
 
 
 def requests_text(summary: Summary) -> str:
@@ -190,7 +200,8 @@ def note(summaries: Sequence[Summary]) -> str:
 
 def to_markdown(summaries: Sequence[Summary]) -> str:
     """Return the summary as a Markdown table, followed by how to read it."""
-    lines = [HEADER, ("---", *("---:" for _ in HEADER[1:])), *map(cells, summaries)]
+    heads = header(summaries)
+    lines = [heads, ("---", *("---:" for _ in heads[1:])), *map(cells, summaries)]
     table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
     return f"{table}\n\n{note(summaries)}\n"
 
@@ -211,8 +222,9 @@ def to_csv(summaries: Sequence[Summary], waiting: Sequence[Waiting] = ()) -> str
         (
             "method",
             "seeds",
-            "accuracy",
-            "accuracy_spread",
+            "measure",
+            "quality",
+            "quality_spread",
             "requests",
             "handled",
             "triggered",
@@ -229,8 +241,9 @@ def to_csv(summaries: Sequence[Summary], waiting: Sequence[Waiting] = ()) -> str
             (
                 s.method,
                 " ".join(map(str, s.seeds)),
-                s.accuracy,
-                s.accuracy_spread,
+                s.measure,
+                s.quality,
+                s.quality_spread,
                 s.requests,
                 s.handled,
                 s.triggered,

@@ -18,10 +18,10 @@ from testbed.fusion.rules import Rule, network_of
 from testbed.learning.acceptance import Unusable, accept, inspect, inspect_model
 from testbed.learning.blocks import State as Model
 from testbed.learning.blocks import blocks
-from testbed.learning.client import Session, Task, score
 from testbed.learning.contribution import Contribution
 from testbed.learning.evaluation import Score
 from testbed.learning.statistics import extra_like, kind_of
+from testbed.learning.task import Session, Task
 from testbed.ledger import COORDINATOR, EVERYONE, Ledger, LedgerRow
 from testbed.ledger.rows import Phase, RequestKind, Result
 from testbed.simulation.billing import Account, Step
@@ -29,7 +29,7 @@ from testbed.simulation.clock import seconds
 from testbed.simulation.costs import Costs
 from testbed.simulation.fleet import EditRequest
 from testbed.simulation.jobs import Assignment, Events, Jobs
-from testbed.simulation.metric import Metric
+from testbed.simulation.metric import Judged, Metric
 
 Steps = list[Step]
 Upload = TypeVar("Upload")
@@ -78,12 +78,16 @@ class Coordinator:
         Filled as the run goes.
     metrics : list of Metric
         One per handled request, the initial training first.
+    judged : list of Judged
+        One per released detector.
     refusals : list of Refusal
         Work of which nothing usable came.
     ignored : int
         Requests without effect: a leave of somebody who is no client any more, a second join.
     state : EditState or None
         The method's state; None until the initial training is over.
+    before : mapping of str to Tensor, or None
+        The model that the released one has replaced.
     watch : callable
         Called with the ledger rows of each handled change.
     """
@@ -99,9 +103,11 @@ class Coordinator:
     handling: Literal["sequential", "batch"]
     ledger: Ledger = field(default_factory=Ledger)
     metrics: list[Metric] = field(default_factory=list)
+    judged: list[Judged] = field(default_factory=list)
     refusals: list[Refusal] = field(default_factory=list)
     ignored: int = 0
     state: EditState | None = None
+    before: Model | None = None
     watch: Callable[[Sequence[LedgerRow]], None] = lambda rows: None
     _made: set[int] = field(default_factory=set)
     _score: Score = field(init=False)
@@ -162,12 +168,16 @@ class Coordinator:
         state, diagnostics = result if requests else (result, None)
         # Work whose result was refused does not make a new model.
         triggered = self.state is None or state.fused is not self.state.fused
+        if triggered and self.state is not None:
+            self.before = self.state.fused.model
         self.state = state
         if triggered:
             self._stored = storage_bytes(state)
         yield from self._release(steps, state.population, triggered)
         if triggered:
             self._score = self._evaluate(state.fused.model, steps)
+            if self._score.details:
+                self.judged.append(Judged(number, self._score.details))
         rows = self.account.rows(
             steps,
             number,
@@ -312,7 +322,7 @@ class Coordinator:
     def _evaluate(self, model: Model, steps: Steps) -> Score:
         """Score the released model; the experimenter's work, billed with no time."""
         begin = time.perf_counter()
-        result = score(self.task, model)
+        result = self.task.score(model)
         now = int(self.env.now)
         took = time.perf_counter() - begin
         steps.append(Step(COORDINATOR, "evaluate", now, now, measured=took))
@@ -348,6 +358,8 @@ class Coordinator:
                     server_bytes=self._stored,
                     accuracy=self._score.accuracy,
                     loss=self._score.loss,
+                    map50_95=self._score.map50_95,
+                    map50=self._score.map50,
                     iterations=max((solve.iterations for solve in solves), default=0),
                     residual=max((solve.residual for solve in solves), default=0.0),
                     converged=all(solve.converged for solve in solves),

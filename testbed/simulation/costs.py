@@ -7,10 +7,10 @@ from functools import partial
 from testbed.config import Experiment
 from testbed.editing.clients import Client
 from testbed.fusion.rules import Rule, network_of
-from testbed.learning.client import ONE_SHOT, Session, Task
 from testbed.learning.contribution import serialise_model
 from testbed.learning.flops import CURVATURE_PASSES, training_flops
 from testbed.learning.statistics import statistic_bytes, statistic_flops
+from testbed.learning.task import ONE_SHOT, Session, Task
 from testbed.ledger.rows import Phase
 from testbed.network import Device, device_of
 from testbed.simulation.clock import duration
@@ -100,7 +100,7 @@ class Costs:
 
 def costs(experiment: Experiment, task: Task, rule: Rule) -> Costs:
     """Work out the costs of a run whose uploads are fused by `rule`."""
-    epochs, statistic = task.recipe.epochs, rule.statistic
+    epochs, statistic = task.epochs, rule.statistic
     sizes = {part: len(chosen) for part, chosen in enumerate(task.parts)}
     training = training_flops(task.model, task.shape, samples=1, epochs=epochs)
     fisher = statistic_flops(task, statistic)

@@ -1,6 +1,8 @@
-"""One row of ``metrics.csv``."""
+"""What is noted of a released model: one row of ``metrics.csv``, and a detector's details."""
 
 from dataclasses import dataclass
+
+from testbed.learning.evaluation import Detail
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +34,10 @@ class Metric:
     server_bytes : int
         Serialised size of everything the coordinator keeps after the request.
     accuracy, loss : float
-        Of the released model on the test set: share of correct labels, mean cross-entropy.
+        Of the released model on the test set: share of correct labels, mean loss.  NaN where
+        it does not apply, as for all four where nothing is trained.
+    map50_95, map50 : float
+        Mean average precision of a detector, convention ``coco``.
     iterations : int
         CG steps of the projection, the most over the layers; 0 without a projection.
     residual : float
@@ -55,8 +60,25 @@ class Metric:
     replaced: int
     triggered: bool
     server_bytes: int
-    accuracy: float
-    loss: float
+    accuracy: float | None
+    loss: float | None
+    map50_95: float | None
+    map50: float | None
     iterations: int
     residual: float
     converged: bool
+
+
+@dataclass(frozen=True)
+class Judged:
+    """How a released detector does, in full.
+
+    Attributes
+    ----------
+    request : int
+        In whose handling it was released.
+    details : tuple of Detail
+    """
+
+    request: int
+    details: tuple[Detail, ...]

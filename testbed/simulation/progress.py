@@ -24,8 +24,8 @@ class Progress:
         Requests that changed the model.
     bytes : mapping of str to int
         Cumulative over the requests, by tariff.
-    accuracy : float or None
-        Of the released model; None before there is one.
+    quality : (str, float) or None
+        What is measured of the released model, and its value; None before there is one.
     """
 
     method: str
@@ -38,7 +38,7 @@ class Progress:
     wanted: int
     triggered: int
     bytes: Mapping[str, int]
-    accuracy: float | None
+    quality: tuple[str, float] | None
 
 
 Observer = Callable[[Progress], None]

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from testbed.config import Experiment
 from testbed.editing.fsosa import Parameters
 from testbed.editing.methods import Method
-from testbed.learning.client import Task
 from testbed.learning.statistics import HELD_OUT, chooses
+from testbed.learning.task import Task
 from testbed.simulation.coordinator import Refusal
 from testbed.simulation.jobs import Jobs
 from testbed.simulation.metric import Metric

@@ -2,6 +2,7 @@
 
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import isnan
 from typing import Any
 
 import simpy
@@ -14,8 +15,8 @@ from testbed.errors import ConfigError, ScenarioError
 from testbed.execution import Executor
 from testbed.fusion.rules import rule
 from testbed.learning.blocks import State
-from testbed.learning.client import Task
 from testbed.learning.statistics import chooses
+from testbed.learning.task import Task
 from testbed.ledger import TARIFFS, LedgerRow
 from testbed.mobility import MobilityEvent, MobilitySource, Recorder, Recording, Step
 from testbed.simulation import remarks
@@ -27,7 +28,7 @@ from testbed.simulation.coordinator import Coordinator
 from testbed.simulation.costs import costs
 from testbed.simulation.fleet import Fleet
 from testbed.simulation.jobs import Jobs
-from testbed.simulation.metric import Metric
+from testbed.simulation.metric import Judged, Metric
 from testbed.simulation.progress import Observer, Progress, ignore
 from testbed.simulation.proxy import Proxy
 
@@ -42,8 +43,12 @@ class Outcome:
     ----------
     ledger : tuple of LedgerRow
     metrics : tuple of Metric
+    judged : tuple of Judged
+        One per released detector.
     model : mapping of str to Tensor
         The model released last.
+    before : mapping of str to Tensor, or None
+        The one that it replaced.
     trace : Recording
         The membership events that were used, before participation, and where members were.
     population_initial, subset_size : int
@@ -60,7 +65,9 @@ class Outcome:
 
     ledger: tuple[LedgerRow, ...]
     metrics: tuple[Metric, ...]
+    judged: tuple[Judged, ...]
     model: State
+    before: State | None
     trace: Recording
     population_initial: int
     subset_size: int
@@ -164,7 +171,9 @@ class World:
         return Outcome(
             ledger=self.coordinator.ledger.rows,
             metrics=tuple(self.coordinator.metrics),
+            judged=tuple(self.coordinator.judged),
             model=self.coordinator.state.fused.model,
+            before=self.coordinator.before,
             trace=Recording(self.recorder.columns(), self.covered),
             population_initial=self._initial,
             subset_size=self.parameters.size,
@@ -308,6 +317,15 @@ class World:
                 wanted=self.experiment.editing.requests,
                 triggered=self._triggered,
                 bytes=dict(self._bytes),
-                accuracy=metrics[-1].accuracy if metrics else None,
+                quality=_quality(metrics[-1]) if metrics else None,
             )
         )
+
+
+def _quality(metric: Metric) -> tuple[str, float] | None:
+    """Return the name of what was measured of a model, and the value."""
+    measured = {"accuracy": metric.accuracy, "mAP50-95": metric.map50_95}
+    for name, value in measured.items():
+        if value is not None and not isnan(value):
+            return name, value
+    return None

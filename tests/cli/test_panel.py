@@ -27,7 +27,7 @@ def state(phase="editing", done=0, wanted=31, method="fsosa", seed=0, **values):
         **{
             "method": method, "seed": seed, "phase": phase, "time": 300.0 + 20 * done,
             "population": 21, "subset": 10, "done": done, "wanted": wanted,
-            "triggered": done // 2, "accuracy": 0.9124,
+            "triggered": done // 2, "quality": ("accuracy", 0.9124),
             "bytes": {"incremental": done * 10**6, "broadcast": 0, "paper": 999},
             **values,
         }
@@ -57,7 +57,7 @@ def watched(states, tick=0.0):
 
 def test_each_phase_begins_with_a_line():
     lines = watched([
-        state("warm-up", accuracy=None, population=3), state("warm-up"), state("training"),
+        state("warm-up", quality=None, population=3), state("warm-up"), state("training"),
         state("editing"), state("editing", done=1),
     ])  # fmt: skip
     assert [re.search(r"phase (\S+)", line)[1] for line in lines] == [
@@ -188,8 +188,9 @@ def test_a_dumb_terminal_gets_lines():
 def summary(method="fsosa", label="F-SOSA-U/I", **values):
     return Summary(
         **{
-            "method": method, "label": label, "seeds": (0, 1, 2), "accuracy": 0.97249,
-            "accuracy_spread": 0.0026, "requests": 31, "handled": 31, "triggered": 14.5,
+            "method": method, "label": label, "seeds": (0, 1, 2),
+            "measure": "accuracy", "quality": 0.97249, "quality_spread": 0.0026,
+            "requests": 31, "handled": 31, "triggered": 14.5,
             "seconds": 150.0, "seconds_saved": 36.664,
             "bytes": dict.fromkeys(TARIFFS, 25e6),
             "bytes_saved": {"incremental": 98.0, "broadcast": -7.5, "paper": 25.0},

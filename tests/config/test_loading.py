@@ -164,7 +164,7 @@ def test_a_path_on_the_command_line_is_relative_to_the_current_directory(tmp_pat
         ),
         ("rho=0.3", "rho: unknown key; did you mean editing.rho?"),
         ("editing.roh=0.3", "editing.roh: unknown key; did you mean editing.rho?"),
-        ("data.zzz=1", "data.zzz: unknown key; known here: name, path, limit, test_limit, "),
+        ("data.zzz=1", "data.zzz: unknown key; known here: name, path, labels, test_path, "),
         ("editing.rho=1.5", "editing.rho: 1.5 must be at most 1"),
         ("editing.rho=0", "editing.rho: 0 must be greater than 0"),
         ("editing.rho=.nan", "editing.rho: nan must be a finite number"),

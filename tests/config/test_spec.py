@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from testbed.config import Experiment, canonical, load, spec_hash
 from testbed.config.spec import differences, keys
 
-DEFAULT_HASH = "3a10004a"
+DEFAULT_HASH = "3e8b2cf1"
 
 
 def test_the_hash_of_the_defaults_is_pinned():
@@ -62,12 +62,21 @@ CHOICES = {
     "clients.initial": 9,
     "data.name": "mnist",
     "data.path": "d",
+    "data.labels": "d",
+    "data.test_path": "d",
+    "data.test_labels": "d",
+    "data.attribute": "weather",
     "data.limit": 500,
     "data.test_limit": 500,
     "data.users": 0.5,
     "data.partition": "iid",
     "learning.model": "lenet",
     "learning.device": "cpu",
+    "detection.image_size": 320,
+    "detection.augment": "flip",
+    "detection.optimiser": "adamw",
+    "detection.weights": "w.pt",
+    "detection.precision": "float32",
     "fisher.kind": "diagonal",
     "fisher.estimator": "sampled",
     "fisher.upload": "half",
@@ -98,6 +107,11 @@ COMPANIONS = {
     "mobility.source": ["mobility.trace=t.csv"],
     "mobility.rsu.x": ["mobility.rsu.y=2"],
     "mobility.rsu.y": ["mobility.rsu.x=2"],
+    "data.attribute": [
+        "data.name=bdd100k",
+        *(f"data.{key}=d" for key in ("path", "labels", "test_path", "test_labels")),
+        "fisher.estimator=empirical",
+    ],
 }
 DECISIVE = [
     key for key in keys() if key.split(".")[0] not in ("name", "scale", "seeds", "execution")
@@ -144,8 +158,8 @@ def test_canonical_is_sorted_compact_and_reads_back():
     experiment = load(None, ["data.path=a/b", "seeds=3,1", "learning.lr=0.1"])
     text = canonical(experiment)
     assert (
-        '"data":{"alpha":0.5,"holdout":0.1,"limit":null,"minimum":2,"name":"digits",'
-        '"partition":"dirichlet","path":"a/b"' in text
+        '"data":{"alpha":0.5,"attribute":"class","holdout":0.1,"labels":null,"limit":null,'
+        '"minimum":2,"name":"digits","partition":"dirichlet","path":"a/b"' in text
     )
     assert '"lr":0.1,' in text
     assert text.startswith('{"clients":{"initial":null,"pool":100},')

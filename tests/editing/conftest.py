@@ -14,8 +14,10 @@ from testbed.data import Dataset
 from testbed.editing.orders import Fuse, Order, Train, Tune, Work
 from testbed.fusion.fsosa import Projection, fuse
 from testbed.learning.blocks import blocks
-from testbed.learning.client import Session, Task, inform, train_client
+from testbed.learning.classification import Classification
+from testbed.learning.client import inform
 from testbed.learning.fisher import Kind
+from testbed.learning.task import Session, Task
 from testbed.learning.training import Recipe
 from testbed.streams import Streams
 
@@ -37,15 +39,12 @@ class Federation:
         task = self.task
         if isinstance(order, Train):
             return {
-                client: inform(
-                    task, client.partition, train_client(task, client.partition, task.initial)
-                )
+                client: inform(task, client.partition, task.train(client.partition, task.initial))
                 for client in order.clients
             }
         if isinstance(order, Tune):
             return {
-                client: train_client(
-                    task,
+                client: task.train(
                     client.partition,
                     task.initial if order.start is None else order.start,
                     Session(order.epochs, order.round, order.optimiser),
@@ -72,7 +71,7 @@ def federation() -> Callable[..., Federation]:
             for name, value in model.state_dict().items()
         }
         return Federation(
-            Task(
+            Classification(
                 dataset=Dataset(
                     "tiny", pictures, labels, pictures, labels, ("a", "b", "c"), fingerprint=""
                 ),

@@ -11,7 +11,6 @@ from testbed.editing.fsosa import Parameters
 from testbed.editing.methods import METHODS
 from testbed.editing.orders import Train, Tune
 from testbed.errors import EditError
-from testbed.learning.client import train_client
 from testbed.learning.contribution import serialise
 from testbed.streams import Streams
 
@@ -120,7 +119,7 @@ def test_a_newcomer_is_averaged_in_by_hand(federation) -> None:
     assert isinstance(order, Tune)
     assert order.clients == (newcomer,)
     assert order.start is state.fused.model
-    tuned = train_client(home.task, 8, state.fused.model)
+    tuned = home.task.train(8, state.fused.model)
     for name, value in state.fused.model.items():
         expected = ((6 * value.double() + tuned[name].double()) / 7).float()
         assert torch.equal(after.fused.model[name], expected)
@@ -145,7 +144,7 @@ def test_newcomers_of_a_batch_all_start_from_the_released_model(federation) -> N
     state = home.drive(finetune.init(clients(range(6)), P3, rng()))
     change = Change.of(clients([0, 1]), clients([7, 8, 9]))
     after, _ = home.drive(finetune.apply(state, change, P3, rng(1)))
-    tuned = [train_client(home.task, part, state.fused.model) for part in (7, 8, 9)]
+    tuned = [home.task.train(part, state.fused.model) for part in (7, 8, 9)]
     for name, value in state.fused.model.items():
         newcomers = torch.stack([each[name].double() for each in tuned]).sum(dim=0)
         expected = ((4 * value.double() + newcomers) / 7).float()

@@ -17,8 +17,9 @@ from testbed.config import Experiment
 from testbed.execution import Executor, Trained, open_executor
 from testbed.execution import executor as executor_module
 from testbed.execution.executor import Processes, Serial
-from testbed.learning.client import Task, prepare
+from testbed.learning.client import prepare
 from testbed.learning.contribution import serialise, serialise_model
+from testbed.learning.task import Task
 
 EXPERIMENT = Experiment.model_validate(
     {

@@ -19,17 +19,19 @@ from testbed.execution import executor as executor_module
 from testbed.execution.executor import Serial
 from testbed.experiments.rundir import find_runs
 from testbed.learning.acceptance import Unusable
-from testbed.learning.client import Task, prepare
+from testbed.learning.client import prepare
 from testbed.learning.contribution import Contribution, deserialise, deserialise_model
+from testbed.learning.task import Task
 from testbed.reporting.names import label
 
 SPOILING = """
 import torch
 from testbed.execution import executor
+from testbed.learning.classification import Classification
 from testbed.learning.contribution import deserialise, serialise
 
 train, inform, answer, model = (
-    executor.train_client, executor.contribute, executor._inform, executor._tune
+    Classification.train, executor.contribute, executor._inform, executor._tune
 )
 NAN, BENT, TRAINING, FISHER = 3, 4, 5, 6
 
@@ -76,7 +78,7 @@ def tuned(task, part, start, session):
     return message[:-1] if part == 0 and not first else message, seconds
 
 
-executor.train_client, executor.contribute = train_client, inform_client
+Classification.train, executor.contribute = train_client, inform_client
 executor._inform, executor._tune = answered, tuned
 
 if __name__ == "__main__":

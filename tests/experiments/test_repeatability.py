@@ -56,7 +56,7 @@ def test_the_manifest_says_what_made_the_run(live: Path) -> None:
         assert manifest["versions"]["eclipse-sumo"]
         assert re.fullmatch(r"[0-9a-f]{16}", manifest["data"]["fingerprint"])
         assert manifest["data"]["smallest_client"] >= 2
-        assert manifest["schema"] == 3
+        assert manifest["schema"] == 4
         assert manifest["host"]["cores"] >= 1
         assert manifest["wall_s"] > 0
 

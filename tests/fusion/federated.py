@@ -9,9 +9,10 @@ from torch import Tensor, nn
 from testbed.data.dataset import Dataset
 from testbed.fusion.network import Network
 from testbed.learning.blocks import Block, blocks
-from testbed.learning.client import Task, train_client
+from testbed.learning.classification import Classification
 from testbed.learning.contribution import Contribution
 from testbed.learning.statistics import contribute
+from testbed.learning.task import Task
 from testbed.learning.training import Recipe
 from testbed.streams import Streams
 
@@ -94,7 +95,7 @@ def task(net: str, sizes: Sequence[int] = (70, 40, 25), held_out: int = 6) -> Ta
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(1)
         model = NETS[net]()
-    return Task(
+    return Classification(
         dataset=Dataset("bars", x, y, x[:30], y[:30], tuple("abc"), ""),
         parts=[each[held_out:] for each in owned],
         holdouts=[each[:held_out] for each in owned],
@@ -109,6 +110,6 @@ def task(net: str, sizes: Sequence[int] = (70, 40, 25), held_out: int = 6) -> Ta
 
 def federation(learning: Task, statistic: str) -> list[Contribution]:
     return [
-        contribute(learning, part, train_client(learning, part, learning.initial), statistic)
+        contribute(learning, part, learning.train(part, learning.initial), statistic)
         for part in range(len(learning.parts))
     ]

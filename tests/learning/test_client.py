@@ -7,9 +7,10 @@ import pytest
 import torch
 
 from testbed.config import Experiment
-from testbed.learning.client import Task, inform, prepare, score, train_client
+from testbed.learning.client import inform, prepare
 from testbed.learning.compression import Upload
 from testbed.learning.contribution import deserialise, serialise
+from testbed.learning.task import Task
 
 
 def experiment(**fisher: str) -> Experiment:
@@ -19,7 +20,7 @@ def experiment(**fisher: str) -> Experiment:
 
 
 def message(task: Task, part: int) -> bytes:
-    return serialise(inform(task, part, train_client(task, part, task.initial)))
+    return serialise(inform(task, part, task.train(part, task.initial)))
 
 
 @pytest.fixture(scope="module")
@@ -59,11 +60,10 @@ def test_sampled_labels_come_from_a_stream_of_their_own() -> None:
     sampled = prepare(experiment(estimator="sampled"), seed=0)
     assert message(sampled, 5) == message(sampled, 5)
     exact = prepare(experiment(), seed=0)
-    state = train_client(sampled, 5, sampled.initial)
+    state = sampled.train(5, sampled.initial)
     # Drawing labels leaves training alone.
     assert all(
-        torch.equal(value, train_client(exact, 5, exact.initial)[name])
-        for name, value in state.items()
+        torch.equal(value, exact.train(5, exact.initial)[name]) for name, value in state.items()
     )
     assert not torch.equal(
         inform(sampled, 5, state).fisher["0"].g, inform(exact, 5, state).fisher["0"].g
@@ -95,6 +95,6 @@ def test_training_helps_and_leaves_w0_alone(task: Task) -> None:
     before = {name: value.clone() for name, value in task.initial.items()}
     recipe = replace(task.recipe, epochs=20)
     whole = replace(task, recipe=recipe, parts=[np.arange(400)])
-    trained = train_client(whole, 0, whole.initial)
+    trained = whole.train(0, whole.initial)
     assert all(torch.equal(task.initial[name], before[name]) for name in before)
-    assert score(whole, trained).accuracy > score(whole, whole.initial).accuracy + 0.3
+    assert whole.score(trained).accuracy > whole.score(whole.initial).accuracy + 0.3

@@ -8,6 +8,7 @@ import torch
 from nets import samples
 from torch import nn
 
+from testbed.config.detection import DETECTORS
 from testbed.errors import DataError
 from testbed.learning.factors import Kind, Kronecker
 from testbed.learning.fisher import fisher
@@ -151,4 +152,4 @@ def test_every_model_has_its_name_in_the_configuration() -> None:
     from testbed.config.schema import LearningConfig
 
     allowed = get_args(LearningConfig.model_fields["model"].annotation)
-    assert set(allowed) == {"auto", *MODELS}
+    assert set(allowed) == {"auto", *MODELS, *DETECTORS}

@@ -9,10 +9,11 @@ from nets import NETS, seeded
 from torch import nn
 
 from testbed.data.dataset import Dataset
-from testbed.learning.client import Task
+from testbed.learning.classification import Classification
 from testbed.learning.gram import gram, gram_flops
 from testbed.learning.projector import PUBLISHED, projector, projector_flops, shrink
 from testbed.learning.statistics import contribute, extra_like, statistic_flops
+from testbed.learning.task import Task
 from testbed.learning.training import Recipe
 from testbed.streams import Streams
 
@@ -22,7 +23,7 @@ def task(model: nn.Module, shape, classes: int = 4, sizes=(90, 30)) -> Task:
     x = rng.random((sum(sizes), *shape), dtype=np.float32)
     y = rng.integers(0, classes - 1, sum(sizes))  # nobody has the last class
     _, state = seeded(model)
-    return Task(
+    return Classification(
         dataset=Dataset("noise", x, y, x[:1], y[:1], tuple(map(str, range(classes))), ""),
         parts=[np.arange(sizes[0]), np.arange(sizes[0], sum(sizes))],
         model=model,

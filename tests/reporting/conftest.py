@@ -1,6 +1,7 @@
 """Synthetic but consistent run directories."""
 
 from dataclasses import replace
+from math import nan
 from pathlib import Path
 from typing import Any
 
@@ -122,6 +123,8 @@ class Builder:
                     population=self.members, subset=self.subset, subset_changed=triggered,
                     replaced=int(triggered), triggered=triggered, server_bytes=MODEL,
                     accuracy=self.accuracy,
+                    map50_95=nan,
+                    map50=nan,
                     loss=0.3, iterations=12, residual=1e-7,
                     converged=not (self.method == "fsosa" and 4 in together),
                 )

@@ -10,15 +10,16 @@ import pytest
 from testbed.errors import ResultsError
 from testbed.reporting.comparison import by_method, load
 from testbed.reporting.figures import (
-    FIGURES,
-    accuracy,
     cumulative_bytes,
     cumulative_time,
     draw,
+    figures,
     population,
+    quality,
 )
 from testbed.reporting.style import COLUMN, PAGE, looks, new_figure, render, styled
 
+NAMES = ("accuracy", "time", "bytes", "population")
 PNG = b"\x89PNG\r\n\x1a\n"
 
 
@@ -44,9 +45,7 @@ def boxes(figure):
 def test_draw_writes_every_figure_twice(copy):
     paths = draw(copy)
     assert [path.name for path in paths] == [
-        f"{name}.{kind}"
-        for name in ("accuracy", "time", "bytes", "population")
-        for kind in ("pdf", "png")
+        f"{name}.{kind}" for name in NAMES for kind in ("pdf", "png")
     ]
     assert sorted(path.name for path in (copy / "figures").iterdir()) == sorted(
         path.name for path in paths
@@ -57,7 +56,7 @@ def test_draw_writes_every_figure_twice(copy):
 
 
 def test_files_tell_neither_date_nor_software(runs):
-    figure = accuracy(runs)
+    figure = quality(runs)
     pdf, png = render(figure, "pdf"), render(figure, "png")
     assert b"CreationDate" not in pdf
     assert b"Matplotlib" not in pdf + png
@@ -87,7 +86,7 @@ def test_the_users_own_settings_do_not_matter(runs):
 
 def test_drawing_leaves_the_users_settings_alone(runs):
     with matplotlib.rc_context({"font.size": 20}):
-        accuracy(runs)
+        quality(runs)
         assert matplotlib.rcParams["font.size"] == 20
 
 
@@ -103,7 +102,7 @@ def test_a_new_process_draws_the_same_bytes_without_pyplot(copy):
     command = [sys.executable, "-W", "error", "-c", code, str(copy)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
-    after = [copy / "figures" / f"{name}.{kind}" for name in FIGURES for kind in ("pdf", "png")]
+    after = [copy / "figures" / f"{name}.{kind}" for name in NAMES for kind in ("pdf", "png")]
     assert [path.read_bytes() for path in after] == before
 
 
@@ -112,20 +111,20 @@ def test_a_new_process_draws_the_same_bytes_without_pyplot(copy):
     [("accuracy", COLUMN), ("time", COLUMN), ("bytes", PAGE), ("population", PAGE)],
 )
 def test_figures_have_the_width_they_are_printed_at(runs, name, width):
-    figure = FIGURES[name](runs)
+    figure = figures(runs)[name](runs)
     assert figure.get_size_inches()[0] == width
     sizes = {text.get_fontsize() for text in figure.findobj(matplotlib.text.Text)}
     assert sizes == {8}
 
 
 @pytest.mark.parametrize("count", [1, 5, 31, 1000])
-@pytest.mark.parametrize("name", FIGURES)
+@pytest.mark.parametrize("name", NAMES)
 def test_nothing_overlaps_and_ticks_are_few(tmp_path_factory, make_run, name, count):
     root = tmp_path_factory.getbasetemp() / f"requests-{count}"
     if not root.exists():
         for method in ("fsosa", "finetune"):
             make_run(root, method, requests=count)
-    figure = FIGURES[name](load(root))
+    figure = figures(load(root))[name](load(root))
     extents = boxes(figure)
     width, height = figure.bbox.size
     for i, box in enumerate(extents):
@@ -150,12 +149,14 @@ def test_nothing_overlaps_and_ticks_are_few(tmp_path_factory, make_run, name, co
     ],
 )
 def test_axes_name_their_quantities(runs, name, pattern):
-    texts = " ".join(axes.get_xlabel() + axes.get_ylabel() for axes in FIGURES[name](runs).axes)
+    texts = " ".join(
+        axes.get_xlabel() + axes.get_ylabel() for axes in figures(runs)[name](runs).axes
+    )
     assert re.search(pattern, texts)
 
 
 def test_accuracy_is_the_mean_over_seeds_in_percent(runs):
-    (axes,) = accuracy(runs).axes
+    (axes,) = quality(runs).axes
     group = by_method(runs)["fsosa"]
     expected = 100 * np.mean([run.metrics["accuracy"] for run in group], axis=0)
     drawn = axes.lines[0].get_ydata()
@@ -164,13 +165,13 @@ def test_accuracy_is_the_mean_over_seeds_in_percent(runs):
 
 
 def test_several_seeds_have_a_band_and_one_has_none(runs):
-    assert len(accuracy(runs).axes[0].collections) == 3
-    assert not accuracy(by_method(runs)["fsosa"][:1]).axes[0].collections
+    assert len(quality(runs).axes[0].collections) == 3
+    assert not quality(by_method(runs)["fsosa"][:1]).axes[0].collections
 
 
 def test_the_band_reaches_from_least_to_largest(runs):
     group = by_method(runs)["fsosa"]
-    (band,) = accuracy(group).axes[0].collections
+    (band,) = quality(group).axes[0].collections
     heights = band.get_paths()[0].vertices[:, 1]
     values = 100 * np.array([run.metrics["accuracy"] for run in group])
     assert heights.min() == pytest.approx(values.min())
@@ -179,7 +180,7 @@ def test_the_band_reaches_from_least_to_largest(runs):
 
 def test_accuracy_never_shows_less_than_a_point(tmp_path, make_run):
     make_run(tmp_path, "fsosa", requests=1)
-    low, high = accuracy(load(tmp_path)).axes[0].get_ylim()
+    low, high = quality(load(tmp_path)).axes[0].get_ylim()
     assert high - low >= 1 - 1e-9
 
 

@@ -11,7 +11,7 @@ from testbed.ledger import TARIFFS
 from testbed.reporting.comparison import load
 from testbed.reporting.contact import HEADER as CONTACT
 from testbed.reporting.html import setting, to_html, write_report
-from testbed.reporting.table import accuracy_text, summarise
+from testbed.reporting.table import quality_text, summarise
 from testbed.reporting.units import bytes_text, count_text, saving_text, time_text
 
 VOID = {"meta", "img", "br", "link"}
@@ -73,7 +73,7 @@ def test_the_report_shows_the_table(page, runs):
     edit, retrain, _ = summarise(runs)
     # The second line of a cost is the saving, which Retrain has none of.
     assert page.cells[:9] == [
-        "F-SOSA-U/I", accuracy_text(edit), "31", count_text(edit.triggered),
+        "F-SOSA-U/I", quality_text(edit), "31", count_text(edit.triggered),
         f"{time_text(edit.seconds)}saved {saving_text(edit.seconds_saved)}",
         *(
             f"{bytes_text(edit.bytes[name])}saved {saving_text(edit.bytes_saved[name])}"

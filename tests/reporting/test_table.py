@@ -8,11 +8,11 @@ import pytest
 from testbed.ledger import TARIFFS, totals
 from testbed.reporting.comparison import by_method, load
 from testbed.reporting.table import (
-    HEADER,
-    accuracy_text,
     basis,
     cells,
+    header,
     note,
+    quality_text,
     requests_text,
     summarise,
     to_csv,
@@ -32,8 +32,8 @@ def test_one_summary_per_method_in_display_order(summaries):
 
 def test_accuracy_is_that_of_the_last_release(runs, summaries):
     finals = [run.metrics["accuracy"].iloc[-1] for run in by_method(runs)["fsosa"]]
-    assert summaries[0].accuracy == pytest.approx(mean(finals))
-    assert summaries[0].accuracy_spread == pytest.approx(stdev(finals))
+    assert summaries[0].quality == pytest.approx(mean(finals))
+    assert summaries[0].quality_spread == pytest.approx(stdev(finals))
 
 
 def test_costs_are_the_means_of_the_totals(runs, summaries):
@@ -72,8 +72,8 @@ def test_without_a_common_seed_there_are_no_savings(runs):
 
 def test_a_single_seed_has_no_spread(runs):
     (edit,) = summarise(by_method(runs)["fsosa"][:1])
-    assert edit.accuracy_spread is None
-    assert "±" not in accuracy_text(edit)
+    assert edit.quality_spread is None
+    assert "±" not in quality_text(edit)
 
 
 def test_unconverged_projections_are_flagged_once_per_release(summaries, batched):
@@ -92,15 +92,16 @@ def test_requests_of_a_batch_are_handled_together(batched, summaries):
 def test_cells_read_as_people_do(summaries):
     summary = dataclasses.replace(
         summaries[0],
-        accuracy=0.97249,
-        accuracy_spread=0.0026,
+        measure="accuracy",
+        quality=0.97249,
+        quality_spread=0.0026,
         triggered=14.5,
         seconds=150.0,
         seconds_saved=36.664,
         bytes={"incremental": 1e6, "broadcast": 2.5e9, "paper": 999.0},
         bytes_saved={"incremental": 98.0, "broadcast": None, "paper": 25.0},
     )
-    assert dict(zip(HEADER[:6], cells(summary), strict=False)) == {
+    assert dict(zip(header([summary])[:6], cells(summary), strict=False)) == {
         "method": "F-SOSA-U/I",
         "final accuracy": "97.2 ± 0.3 %",
         "requests": "31",
@@ -115,7 +116,7 @@ def test_cells_read_as_people_do(summaries):
 
 def test_markdown_has_one_line_per_method_and_a_note(summaries):
     lines = to_markdown(summaries).splitlines()
-    assert [line.count("|") for line in lines[:5]] == [len(HEADER) + 1] * 5
+    assert [line.count("|") for line in lines[:5]] == [len(header(summaries)) + 1] * 5
     assert lines[2].startswith("| F-SOSA-U/I |")
     assert lines[5] == ""
     assert lines[6] == note(summaries)
@@ -137,7 +138,7 @@ def test_csv_has_every_number_and_empty_cells_for_missing_ones(runs, summaries):
         == (summaries[0].bytes_saved["incremental"])
     )
     (alone,) = csv.DictReader(StringIO(to_csv(summarise(by_method(runs)["fsosa"][:1]))))
-    assert (alone["accuracy_spread"], alone["seconds_saved_percent"]) == ("", "")
+    assert (alone["quality_spread"], alone["seconds_saved_percent"]) == ("", "")
 
 
 def test_runs_of_different_length_are_summarised_as_they_are(tmp_path, make_run):

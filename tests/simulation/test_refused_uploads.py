@@ -13,9 +13,9 @@ from testbed.editing.clients import Client
 from testbed.errors import EditError, ScenarioError
 from testbed.execution import Executor
 from testbed.execution.executor import Trained, Tuned
-from testbed.learning.client import ONE_SHOT
 from testbed.learning.contribution import Contribution
 from testbed.learning.factors import Diagonal, Kronecker
+from testbed.learning.task import ONE_SHOT
 from testbed.simulation.coordinator import Refusal
 
 EVERY = pytest.mark.parametrize("method", METHODS)

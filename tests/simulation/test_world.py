@@ -254,7 +254,7 @@ def test_progress_goes_from_warmup_over_training_to_editing(ran: Mapping[str, Ra
     assert [p.time for p in seen] == sorted(p.time for p in seen)
     assert [p.done for p in seen] == sorted(p.done for p in seen)
     for progress in seen:
-        assert (progress.accuracy is None) == (progress.phase != "editing")
+        assert (progress.quality is None) == (progress.phase != "editing")
         if progress.phase != "editing":
             assert set(progress.bytes.values()) == {0}
 

@@ -8,7 +8,8 @@ from typing import Any
 
 from testbed.config import Experiment
 from testbed.execution.executor import Executor, Serial
-from testbed.learning.client import Task, prepare
+from testbed.learning.client import prepare
+from testbed.learning.task import Task
 from testbed.mobility import MobilityEvent, Trace, open_source, write_trace
 from testbed.simulation.progress import Progress
 from testbed.simulation.world import Outcome, World

@@ -7,7 +7,8 @@ from certified import SMALL
 
 from testbed.cli.verify import verify
 from testbed.config import Experiment
-from testbed.learning.client import Task, prepare
+from testbed.learning.client import prepare
+from testbed.learning.task import Task
 from testbed.verification.certificate import configured
 
 

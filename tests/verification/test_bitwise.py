@@ -12,7 +12,7 @@ from testbed.config import Experiment
 from testbed.editing import fsosa
 from testbed.editing.orders import Tune
 from testbed.errors import ConfigError, EditError
-from testbed.learning.client import Task
+from testbed.learning.task import Task
 from testbed.streams import Streams
 from testbed.verification.bitwise import bitwise
 from testbed.verification.certificate import configured

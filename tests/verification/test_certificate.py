@@ -12,7 +12,7 @@ from testbed.cli import verify as command
 from testbed.config import Experiment, spec_hash
 from testbed.errors import ConfigError, EditError, ResultsError
 from testbed.files import to_json
-from testbed.learning.client import Task
+from testbed.learning.task import Task
 from testbed.verification.certificate import (
     NAMES,
     attempt,

@@ -10,7 +10,7 @@ from testbed.config import Experiment
 from testbed.editing import fsosa
 from testbed.editing.methods import Method
 from testbed.experiments.run import cells, run
-from testbed.learning.client import Task, train_client
+from testbed.learning.task import Task
 from testbed.streams import Streams
 from testbed.verification.erasure import erasure
 
@@ -60,7 +60,7 @@ def test_a_view_of_kept_memory_is_found(
 def test_a_file_left_behind_is_found(experiment: Experiment, task: Task, tmp_path: Path) -> None:
     """The first run says who is erased; then all partitions' weights are left in a file."""
     weights = {
-        f"client{part}": train_client(task, part, task.initial)["9.weight"]
+        f"client{part}": task.train(part, task.initial)["9.weight"]
         for part in range(len(task.parts))
     }
     leaving = wrong.run_with_checkpoints(weights)

@@ -11,9 +11,10 @@ import torch
 from torch import Tensor
 
 from testbed.config import Experiment
-from testbed.learning.client import Task, inform, train_client
+from testbed.learning.client import inform
 from testbed.learning.contribution import Contribution, serialise
 from testbed.learning.fisher import Diagonal, Kronecker
+from testbed.learning.task import Task
 from testbed.verification.federation import Federation
 from testbed.verification.remains import Fragment, buffers, files, fragments, occurring
 
@@ -136,7 +137,7 @@ def test_shared_memory_is_searched_once() -> None:
 @pytest.fixture(scope="module", params=["kfac", "diagonal"])
 def contribution(request: Any, experiment: Experiment, task: Task) -> Contribution:
     task = Federation.of(task, experiment, request.param).task
-    return inform(task, 1, train_client(task, 1, task.initial))
+    return inform(task, 1, task.train(1, task.initial))
 
 
 def test_fragments_stand_in_the_message_and_in_memory(
@@ -155,7 +156,7 @@ def test_fragments_stand_in_the_message_and_in_memory(
 def test_fragments_are_the_clients_own(contribution: Contribution, task: Task) -> None:
     """Another client's contribution and the initial model hold none of them."""
     taken = fragments(contribution, task.initial)
-    other = inform(task, 2, train_client(task, 2, task.initial))
+    other = inform(task, 2, task.train(2, task.initial))
     assert not list(occurring(taken, serialise(other)))
     assert not list(occurring(taken, b"".join(buffers(task.initial))))
 
