@@ -19,9 +19,9 @@ from testbed.editing import fsosa
 from testbed.editing.fsosa import State
 from testbed.editing.orders import Work
 from testbed.fusion.fsosa import fuse as fsosa_fuse
-from testbed.learning.client import Task
 from testbed.learning.contribution import Contribution
 from testbed.learning.fisher import Kind, Kronecker
+from testbed.learning.task import Task
 from testbed.verification.changes import tally
 from testbed.verification.federation import Federation, Fusing, Plan, plan
 from testbed.verification.part import Part

@@ -13,7 +13,8 @@ from testbed.config import Experiment, load, spec_hash
 from testbed.errors import EditError, FusionError
 from testbed.experiments import provenance
 from testbed.files import to_json, write_text
-from testbed.learning.client import Task, prepare
+from testbed.learning.client import prepare
+from testbed.learning.task import Task
 from testbed.streams import Streams
 from testbed.verification.bitwise import bitwise
 from testbed.verification.erasure import erasure

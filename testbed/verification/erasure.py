@@ -20,8 +20,8 @@ from testbed.execution.executor import Serial, Trained, Tuned
 from testbed.experiments.run import cells, run
 from testbed.learning.acceptance import Unusable
 from testbed.learning.blocks import State as Model
-from testbed.learning.client import ONE_SHOT, Session, Task
 from testbed.learning.contribution import serialise_model
+from testbed.learning.task import ONE_SHOT, Session, Task
 from testbed.mobility import MobilityEvent, Trace, open_source, write_trace
 from testbed.simulation.world import World
 from testbed.verification.changes import tally

@@ -13,8 +13,8 @@ from testbed.execution.executor import Serial
 from testbed.fusion.fsosa import Fused, Projection, fuse
 from testbed.learning.acceptance import Unusable
 from testbed.learning.blocks import blocks
-from testbed.learning.client import Task
 from testbed.learning.fisher import Kind
+from testbed.learning.task import Task
 from testbed.streams import Streams
 from testbed.verification.changes import fleet, random_changes
 
