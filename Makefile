@@ -42,6 +42,6 @@ $(STAMP): pyproject.toml constraints.txt
 		{ test "$$(id -u)" = 0 && apt-get update && apt-get install -y --no-install-recommends python3-venv \
 		&& $(PYTHON) -m venv --clear $(VENV); } || \
 		{ echo "cannot create $(VENV); on Debian or Ubuntu: sudo apt-get install python3-venv"; exit 1; }
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,yolo,ray]'
 	$(BIN)/testbed doctor --fix
 	@touch $@

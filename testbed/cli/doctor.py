@@ -27,8 +27,9 @@ LIBRARIES = {
     "libXrender.so.1": "libxrender1",
     "libexpat.so.1": "libexpat1",
     "libatomic.so.1": "libatomic1",
+    "libglib-2.0.so.0": "libglib2.0-0",
 }
-"""System libraries the SUMO wheels need but do not bundle, and their Debian packages."""
+"""What SUMO's wheels, and OpenCV's of the extra yolo, need but do not bundle; Debian's packages."""
 
 _REQUIREMENT = re.compile(r"(?P<name>[\w.-]+)(>=(?P<minimum>[\d.]+))?")
 _APT_INSTALL = ("apt-get", "install", "-y", "--no-install-recommends")

@@ -142,7 +142,8 @@ def _check_releases(path: Path, frame: pd.DataFrame, metrics: pd.DataFrame) -> N
     scores = overall(frame, "coco")["map50_95"]
     released = metrics[metrics["triggered"]].set_index("request")["map50_95"]
     # The members of a batch share one release, which is judged with the last of them.
-    if {0, released.index[-1]} - set(scores.index) or set(scores.index) - set(released.index):
+    needed = {0, *released.index[-1:]}
+    if not needed <= set(scores.index) <= set(released.index):
         raise damaged(path, "its requests are not those that released a model")
     if not np.array_equal(scores, released[scores.index]):
         raise damaged(path, "its mAP50-95 are not those of the metrics")

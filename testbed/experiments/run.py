@@ -15,6 +15,7 @@ from testbed.config.spec import differences
 from testbed.errors import ResultsError
 from testbed.execution import Executor, open_executor
 from testbed.experiments import provenance
+from testbed.experiments.detection import write_detection, write_predictions
 from testbed.experiments.lock import exclusive
 from testbed.experiments.rundir import (
     MANIFEST,
@@ -204,6 +205,10 @@ def _write(
     write_trace(folder / "trace.csv", outcome.trace, mobility)
     write_table(folder, "ledger", outcome.ledger, COLUMNS)
     write_table(folder, "metrics", outcome.metrics, tuple(Metric.__dataclass_fields__))
+    if outcome.judged:
+        write_detection(folder, outcome.judged)
+        if outcome.before is not None:
+            write_predictions(folder, task.show(outcome.before), task.show(outcome.model))
     write_bytes(folder / "model.safetensors", serialise_model(outcome.model))
     write_manifest(
         folder,
@@ -217,7 +222,7 @@ def _write(
             "subset_size": outcome.subset_size,
             "counts": dict(outcome.counts),
             "contact": asdict(outcome.contact),
-            "notes": list(outcome.notes),
+            "notes": [*outcome.notes, *task.remarks()],
             "warnings": list(outcome.warnings),
             "mobility": mobility,
             "data": {

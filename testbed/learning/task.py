@@ -122,6 +122,14 @@ class Task(ABC):
     def few(self) -> "Task":
         """Return a task of one client with one batch that learns nothing, to warm up with."""
 
+    def show(self, state: State) -> list[Mapping[str, Any]]:
+        """Return what `state` makes of a few test samples, to draw; nothing if undrawn."""
+        return []
+
+    def remarks(self) -> tuple[str, ...]:
+        """Say what a reader of the results should know of the data, one sentence each."""
+        return ()
+
     @abstractmethod
     def described(self) -> Mapping[str, Any]:
         """Say what the data are, for a run's manifest."""

@@ -15,9 +15,8 @@ from testbed.reporting.names import label
 
 NOTE = (
     "mAP50-95 / mAP50 in percent, of the detector released last. A value without its convention "
-    "cannot be compared with anything: "
-    + "; ".join(f"{name} is {text[0].lower() + text[1:]}" for name, text in STATEMENTS.items())
-    + "."
+    "cannot be compared with anything. "
+    + " ".join(f"{name} – {statement}." for name, statement in STATEMENTS.items())
 )
 CLASSES_NOTE = (
     "The more boxes, the surer a value; of a dash nothing can be said, as there is no box. The "

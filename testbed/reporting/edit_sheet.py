@@ -39,7 +39,7 @@ def draw_edit_sheet(folder: Path, out: Path) -> Path:
             )
     names = _names(folder / AFTER)
     frames = _frames(run, names)
-    request = int(run.metrics.loc[run.metrics["triggered"], "request"].iloc[-1])
+    request = max(run.metrics.loc[run.metrics["triggered"], "request"], default=0)
     found = {
         f"before request {request}": _found(folder / BEFORE, names),
         f"after request {request}": _found(folder / AFTER, names),

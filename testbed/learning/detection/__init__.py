@@ -1,0 +1,1 @@
+"""Vehicles that learn to detect objects."""
