@@ -29,7 +29,7 @@ LIBRARIES = {
     "libatomic.so.1": "libatomic1",
     "libglib-2.0.so.0": "libglib2.0-0",
 }
-"""What SUMO's wheels, and OpenCV's of the extra yolo, need but do not bundle; Debian's packages."""
+"""What SUMO's wheels and OpenCV's (extra yolo) need but do not bundle, and Debian's packages."""
 
 _REQUIREMENT = re.compile(r"(?P<name>[\w.-]+)(>=(?P<minimum>[\d.]+))?")
 _APT_INSTALL = ("apt-get", "install", "-y", "--no-install-recommends")

@@ -9,7 +9,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from testbed.experiments.rundir import Run
 from testbed.ledger import TARIFFS
-from testbed.reporting import contact
+from testbed.reporting import contact, detection
 from testbed.reporting.comparison import by_method, load, manifest_value, notes
 from testbed.reporting.figures import figures
 from testbed.reporting.names import label
@@ -95,6 +95,7 @@ def to_html(runs: Sequence[Run]) -> str:
         contact_header=contact.HEADER,
         contact_lines=list(map(contact.cells, contact.summarise_contact(runs))),
         contact_note=contact.NOTE,
+        tables=detection.tables(runs),
         figures=[
             (
                 name,

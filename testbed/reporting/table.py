@@ -9,7 +9,7 @@ from statistics import fmean, stdev
 
 from testbed.experiments.rundir import Run
 from testbed.ledger import TARIFFS, Totals, totals
-from testbed.reporting import contact
+from testbed.reporting import contact, detection
 from testbed.reporting.comparison import by_method, column, load, requests
 from testbed.reporting.contact import Waiting, summarise_contact
 from testbed.reporting.names import label
@@ -268,7 +268,12 @@ def write_summary(folder: Path) -> tuple[Path, Path]:
     """
     runs = load(folder)
     summaries, waiting = summarise(runs), summarise_contact(runs)
-    text = f"{to_markdown(summaries)}\n{contact.to_markdown(waiting)}"
+    parts = (
+        to_markdown(summaries),
+        contact.to_markdown(waiting),
+        detection.to_markdown(detection.tables(runs)),
+    )
+    text = "\n".join(filter(None, parts))
     return (
         save(folder, "summary.csv", to_csv(summaries, waiting).encode()),
         save(folder, "summary.md", text.encode()),

@@ -1,8 +1,10 @@
 """What is noted of a released model: one row of ``metrics.csv``, and a detector's details."""
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from testbed.learning.evaluation import Detail
+if TYPE_CHECKING:  # reports read this module, and need no torch
+    from testbed.learning.evaluation import Detail
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,4 +83,4 @@ class Judged:
     """
 
     request: int
-    details: tuple[Detail, ...]
+    details: "tuple[Detail, ...]"
