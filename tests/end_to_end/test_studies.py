@@ -12,7 +12,7 @@ from testbed.config.scales import NAMES
 from testbed.experiments.rundir import find_runs
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
-FILES = sorted(CONFIGS.glob("*/*.yaml"))
+FILES = sorted([*CONFIGS.glob("one_shot/*.yaml"), *CONFIGS.glob("editing/*.yaml")])
 BUNDLES = {"mnist": "mnist.npz", "cifar10": "cifar10_jpeg.npz", "femnist": "femnist_leaf.npz"}
 
 
