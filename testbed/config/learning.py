@@ -27,7 +27,7 @@ class DataConfig(Section):
     test_path: Path | None = Field(None, description="bdd100k: folder of the test pictures")
     test_labels: Path | None = Field(None, description="bdd100k: label file of those")
     limit: int | None = Field(
-        None, ge=1, description="pictures to learn from, drawn by class; default: all"
+        None, ge=1, description="pictures to learn from, by class or name; default: all"
     )
     test_limit: int | None = Field(None, ge=1, description="the same of the test pictures")
     users: float = Field(1.0, gt=0, le=1, description="share of a data set's writers to use")

@@ -9,12 +9,15 @@ kh - 1 kernel rows apart, so A is contained in the second moments of such pairs,
 
 These are large matrix products, summed over batches; A is gathered from them at the end.
 It costs kh h (c w)^2 multiply-adds a sample against T (c kh kw)^2, about a third for
-kernels of 5 x 5.  Where it does not pay, patches are formed.
+kernels of 5 x 5, and about as many numbers to keep.  Where it does not pay, or where they
+would be too many (hundreds of channels), patches are formed.
 """
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+
+_MOST = 2**25  # numbers in a layer's moments of rows: 128 MiB
 
 
 def padded(module: nn.Conv2d, x: Tensor) -> Tensor:
@@ -47,7 +50,8 @@ class PatchMoments:
         c, h, w = self._inputs.shape[1:]
         kh, kw = module.kernel_size
         by_rows, by_patches = kh * h * (c * w) ** 2, locations * (c * kh * kw) ** 2
-        self._products = _ByRows(module, c, h, w) if by_rows < by_patches else _ByPatches(module)
+        pays = by_rows < min(by_patches, _MOST)
+        self._products = _ByRows(module, c, h, w) if pays else _ByPatches(module)
 
     def add(self, x: Tensor) -> None:
         """Take inputs (n, c, h, w), before padding."""

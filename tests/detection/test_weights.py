@@ -5,6 +5,7 @@ import copy
 import datetime
 import os
 import pathlib
+import resource
 import shutil
 import zipfile
 from pathlib import Path
@@ -131,7 +132,7 @@ def test_a_network_alone(tmp_path, model):
 
 def test_safetensors(tmp_path, model):
     path = tmp_path / "w.safetensors"
-    save_file(half(model).state_dict(), path)
+    save_file({name: v.contiguous() for name, v in half(model).state_dict().items()}, path)
     weights = read_weights(path)
     assert (weights.path, weights.origin) == (path, "tensors")
     assert weights.tensors[FIRST].dtype == torch.float32
@@ -327,6 +328,12 @@ def test_archives_that_pytorch_does_not_write(tmp_path):
     with zipfile.ZipFile(archive(tmp_path / "big.pt", small()), "a") as made:
         made.writestr("w/byteorder", b"big")
     assert "byte order" in told(tmp_path / "big.pt")
+
+
+def test_a_memo_of_two_thousand_million_entries_takes_no_memory(tmp_path):
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    told(archive(tmp_path / "w.pt", b"\x80\x02K\x01r\xff\xff\xff\x7f."))
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < before + 10**5  # in kB
 
 
 @settings(max_examples=200, deadline=None)

@@ -65,6 +65,8 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("page", with_blocks("python"), ids=name_of)
 def test_python_blocks_run(page: Path, results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if any("testbed.learning.detection" in code for code in blocks(page, "python")):
+        pytest.importorskip("ultralytics", reason="needs the extra yolo", exc_type=ImportError)
     monkeypatch.chdir(results.parents[1])
     namespace: dict[str, object] = {"results": results}
     for code in blocks(page, "python"):

@@ -81,6 +81,15 @@ def test_each_way_is_taken_where_it_is_cheaper() -> None:
     assert isinstance(PatchMoments(small, torch.zeros(2, 7, 8))._products, patches._ByPatches)
 
 
+def test_moments_of_rows_are_kept_only_where_they_are_few() -> None:
+    """256 channels on 12x12: 3 12 3072^2 = 340 million by rows against 100 2304^2 = 531, but
+    they would fill 1.4 GB where A has 21 MB; 64 channels: 3 12 768^2 = 21 against 33 million."""
+    wide, narrow = nn.Conv2d(256, 1, 3), nn.Conv2d(64, 1, 3)
+    formed = PatchMoments(wide, torch.zeros(256, 12, 12))._products
+    assert isinstance(formed, patches._ByPatches)
+    assert isinstance(PatchMoments(narrow, torch.zeros(64, 12, 12))._products, patches._ByRows)
+
+
 def test_a_batch_leaves_its_input_alone() -> None:
     module, x = nn.Conv2d(2, 3, 3, padding=1), inputs(2).float()
     before = x.clone()

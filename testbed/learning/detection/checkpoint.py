@@ -112,7 +112,9 @@ class _Dict(dict[Any, Any]):
         pass
 
 
-class _Unpickler(pickle.Unpickler):
+class _Unpickler(pickle._Unpickler):
+    """The unpickler written in Python: the other's memo may be made to fill the memory."""
+
     def __init__(self, archive: zipfile.ZipFile, root: str) -> None:
         super().__init__(io.BytesIO(archive.read(f"{root}data.pkl")))
         self.archive, self.root = archive, root

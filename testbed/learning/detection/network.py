@@ -41,6 +41,11 @@ def build(name: str, classes: int, seed: int) -> nn.Module:
     seed : int
         Determines the weights; the caller's random state is left alone.
 
+    Returns
+    -------
+    Module
+        With the channels last in memory, which is faster on the CPU as on CUDA.
+
     Raises
     ------
     ConfigError
@@ -61,7 +66,7 @@ def build(name: str, classes: int, seed: int) -> nn.Module:
             {**layout, "scale": name[-1], "nc": classes}, verbose=False
         )
     model.args = library.get_cfg()
-    return model
+    return model.to(memory_format=torch.channels_last)
 
 
 def loss(model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:

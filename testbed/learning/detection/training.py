@@ -8,7 +8,6 @@ Nothing is validated.
 
 import math
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -98,32 +97,24 @@ def train(
     ArithmeticError
         If a loss or its gradient is not finite.
     """
-    with placed(model, device), _laid_out(model, device):
+    with placed(model, device):
         model.load_state_dict(dict(start))
         model.train()
         called: Any = torch.compile(model) if recipe.compile else model
         weights = [weight for weight in model.parameters() if weight.requires_grad]
         optimiser = _optimiser(recipe, weights)
-        for step, (images, targets) in enumerate(_batches(pictures, chosen, recipe, rng), 1):
-            with torch.autocast(device.type, torch.bfloat16, recipe.precision == "bf16"):
-                total = loss(called, images.to(device).float() / 255, targets.to(device))
-            optimiser.zero_grad()
-            total.backward()  # type: ignore[no-untyped-call]
-            _check(total, _clip(weights), step)
-            optimiser.step()
+        try:
+            for step, (images, targets) in enumerate(_batches(pictures, chosen, recipe, rng), 1):
+                x, y = images.to(device).float() / 255, targets.to(device)
+                with torch.autocast(device.type, torch.bfloat16, recipe.precision == "bf16"):
+                    total = loss(called, x, y)
+                optimiser.zero_grad()
+                total.backward()  # type: ignore[no-untyped-call]
+                _check(total, _clip(weights), step)
+                optimiser.step()
+        finally:
+            optimiser.zero_grad()  # as much memory as the weights
         return on_cpu(model.state_dict())
-
-
-@contextmanager
-def _laid_out(model: nn.Module, device: torch.device) -> Iterator[None]:
-    """Have the channels last within the block on CUDA, and no gradients after it."""
-    try:
-        if device.type == "cuda":
-            model.to(memory_format=torch.channels_last)
-        yield
-    finally:
-        model.zero_grad()
-        model.to(memory_format=torch.contiguous_format)
 
 
 def _batches(
@@ -154,14 +145,14 @@ def _optimiser(recipe: DetectionRecipe, weights: list[nn.Parameter]) -> torch.op
 
 
 def _clip(weights: list[nn.Parameter]) -> Tensor:
-    """Shorten the gradient to a norm of `CLIP`; return the norm it had.
-
-    That is summed up in float64: squares of a steep but finite gradient overflow float32.
-    """
+    """Shorten the gradient to a norm of `CLIP`; return the norm it had."""
     gradients = [weight.grad for weight in weights if weight.grad is not None]
-    norms = torch._foreach_norm(gradients, 2, torch.float64)
-    norm: Tensor = torch.linalg.vector_norm(torch.stack(norms))
-    torch._foreach_mul_(gradients, (CLIP / (norm + 1e-6)).clamp(max=1).float())
+    for precision in (torch.float32, torch.float64):  # squares may overflow the first
+        norms = torch._foreach_norm(gradients, 2, precision)
+        norm: Tensor = torch.linalg.vector_norm(torch.stack(norms))
+        if norm.isfinite():
+            break
+    nn.utils.clip_grads_with_norm_(weights, CLIP, norm)
     return norm
 
 
