@@ -163,9 +163,7 @@ def main() -> None:
             partial(ours, model, start, pictures, recipe),
         )
         os.chdir("/")
-    print(
-        f"\nthe first of them                {ours_s:7.3f} s   times ours, at least {STOCK_GOAL}"
-    )
+    print(f"\nthe first of them {ours_s:22.3f} s   times ours, at least {STOCK_GOAL}")
     for what, theirs_s in zip(STOCK, theirs, strict=True):
         print(f"{what:32} {theirs_s:7.3f} s {theirs_s / ours_s:7.1f}")
 

@@ -133,7 +133,8 @@ _ALLOWED: Mapping[tuple[str, str], Callable[..., Any]] = {
 }
 
 
-class _Unpickler(pickle.Unpickler):
+# The one written in C can be made to fill the memory by a number of the memo.
+class _Unpickler(pickle._Unpickler):
     def find_class(self, module: str, name: str, /) -> Any:
         found = _ALLOWED.get((module, name))
         if found is None:

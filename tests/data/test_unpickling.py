@@ -127,15 +127,19 @@ def test_a_malicious_batch_of_cifar(tmp_path, monkeypatch):
         b"\x80\x02cnumpy\nndarray\n)R(K\x01K\x01\x85cnumpy\ndtype\nU\x02u1\x85R\x89]tb.",
         # Fewer bytes than the shape says.
         b"\x80\x02cnumpy\nndarray\n)R(K\x01K\x09\x85cnumpy\ndtype\nU\x02u1\x85R\x89U\x01xtb.",
-        # A persistent object, an extension code, a memo of two thousand million entries.
+        # A persistent object, an extension code.
         b"\x80\x02K\x01Q.",
         b"\x80\x02\x82\x01.",
-        b"\x80\x02K\x01r\xff\xff\xff\x7f.",
         b"c_codecs\nencode\n(Vx\nVrot13\ntR.",
     ],
 )
 def test_crafted_pickles_end_in_one_line(tmp_path, content):
     told(tmp_path, content)
+
+
+def test_a_memo_of_two_thousand_million_entries_takes_no_memory(tmp_path):
+    (tmp_path / "memo").write_bytes(b"\x80\x02K\x01r\xff\xff\xff\x7f.")
+    assert read_pickle(tmp_path / "memo") == 1
 
 
 def test_truncated_and_foreign_files(tmp_path):

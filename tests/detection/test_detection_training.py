@@ -232,17 +232,21 @@ def test_what_comes_back_is_nobody_elses(model, start, pictures):
 
 
 def test_it_learns(model, start, pictures):
-    def error(state: dict[str, Tensor]) -> float:
+    """Classes that are in a picture come to score higher in it than those that are not."""
+    present = torch.zeros(6, 10, dtype=torch.bool)
+    for picture, boxes in zip(present, pictures.targets, strict=True):
+        picture[boxes[:, 0].astype(int)] = True
+
+    def lead(state: dict[str, Tensor]) -> float:
         model.load_state_dict(state)
         model.train()
-        x, y = training.batch(pictures, SIX, "none", lambda i: rng(i), SIX)
         with torch.no_grad():
-            return float(loss(model, x.float() / 255, y))
+            scores = model(torch.from_numpy(pictures.pixels[SIX]).float() / 255)["scores"]
+        best = scores.amax(2)
+        return float(best[present].mean() - best[~present].mean())
 
-    # At first a detector finds no box, and loses little; so look at what follows.
-    recipe = replace(RECIPE, epochs=15, optimiser="adamw")
-    half_way = train(model, start, pictures, SIX, recipe, rng())
-    assert error(train(model, half_way, pictures, SIX, recipe, rng())) < 0.8 * error(half_way)
+    recipe = replace(RECIPE, epochs=10, batch=3, lr=0.003, optimiser="adamw")
+    assert lead(train(model, start, pictures, SIX, recipe, rng())) > lead(start) + 0.5
 
 
 def without_boxes(pictures: Pictures) -> Pictures:
@@ -463,7 +467,7 @@ def stock(
 @pytest.mark.usefixtures("contained")
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(
-    ("optimiser", "tolerance", "moved"), [("sgd", 1e-6, 1e-3), ("adamw", 1e-4, 5e-3)]
+    ("optimiser", "tolerance", "moved"), [("sgd", 1e-6, 1e-3), ("adamw", 5e-4, 5e-3)]
 )
 def test_the_stock_trainer_set_to_the_recipe_gives_the_same_model(
     model, start, pictures, tmp_path, optimiser, tolerance, moved

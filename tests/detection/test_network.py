@@ -15,7 +15,7 @@ from torch.nn import functional
 
 from testbed.errors import ConfigError
 from testbed.learning.detection import network
-from testbed.learning.detection.network import MODELS, build, detect, loss
+from testbed.learning.detection.network import MODELS, boxes_of, build, loss
 
 pytestmark = pytest.mark.usefixtures("yolo")
 
@@ -149,17 +149,7 @@ def test_under_autocast_the_loss_itself_is_exact(model):
     assert not torch.equal(total, exact)
 
 
-class Answers(nn.Module):
-    """Predicts the same candidates for each picture: cx, cy, w, h and a score a class."""
-
-    def __init__(self, *candidates: list[float]) -> None:
-        super().__init__()
-        self.candidates = torch.tensor(candidates).T
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.candidates.expand(len(x), -1, -1).clone()
-
-
+# cx, cy, w, h and a score a class.
 CANDIDATES = (
     [10, 10, 8, 8, 0.9, 0.0],
     [10, 10, 8, 7, 0.8, 0.0],  # overlaps the first by 7/8, of the same class
@@ -169,8 +159,13 @@ CANDIDATES = (
 )
 
 
+def answers(pictures: int) -> Tensor:
+    """The same candidates for each picture."""
+    return torch.tensor(CANDIDATES).T.expand(pictures, -1, -1).clone()
+
+
 def test_what_is_detected():
-    first, second = detect(Answers(*CANDIDATES), torch.zeros(2, 3, 64, 64))
+    first, second = boxes_of(answers(2))
     assert torch.equal(first, second)
     expected = [
         [6, 6, 14, 14, 0.9, 0],
@@ -183,7 +178,7 @@ def test_what_is_detected():
 
 def test_confidence_overlap_and_number_of_detections_can_be_set():
     def found(**settings: float) -> list[float]:
-        (boxes,) = detect(Answers(*CANDIDATES), torch.zeros(1, 3, 64, 64), **settings)
+        (boxes,) = boxes_of(answers(1), **settings)
         return [round(score, 4) for score in boxes[:, 4].tolist()]
 
     assert found(confidence=0.0001) == [0.9, 0.7, 0.6, 0.3, 0.0005]
@@ -199,15 +194,15 @@ def test_a_slow_machine_drops_no_picture(monkeypatch):
 
     clock = iter(range(0, 10**9, 10**6))
     monkeypatch.setattr(nms.time, "time", lambda: next(clock))
-    found = detect(Answers(*CANDIDATES), torch.zeros(4, 3, 64, 64))
+    found = boxes_of(answers(4))
     assert [len(boxes) for boxes in found] == [4, 4, 4, 4]
 
 
-def test_detecting_changes_nothing_but_the_mode(model):
-    model.train()
+def test_what_is_detected_needs_no_gradient_and_keeps_the_model(model):
+    model.eval()
     before = {name: value.clone() for name, value in model.state_dict().items()}
     x = pictures(2)
-    found = detect(model, x)
+    found = boxes_of(model(x)[0])
     assert not model.training
     assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
     for boxes in found:
@@ -271,7 +266,7 @@ def shown():
 
 before = shown()
 model = network.build("yolov8n", 10, 0)
-network.detect(model, torch.zeros(1, 3, 64, 64))
+network.boxes_of(model.eval()(torch.zeros(1, 3, 64, 64))[0])
 assert "ultralytics" in sys.modules
 after = shown()
 assert before == after, [key for key in before if before[key] != after[key]]

@@ -337,7 +337,6 @@ def test_nothing_is_left_behind(data, model, learned, training):
     score(model, learned, data.train, CPU)
     assert model.training is training
     assert all(module.training is training for module in model.modules())
-    assert "forward" not in vars(model)
     assert torch.equal(torch.get_rng_state(), random)
     assert all(value.device == CPU for value in model.state_dict().values())
     assert all(parameter.grad is None for parameter in model.parameters())
@@ -351,11 +350,10 @@ def test_a_failure_leaves_nothing_behind(data, model, learned, monkeypatch):
     def fail(*_, **__):
         raise RuntimeError("out of memory")
 
-    monkeypatch.setattr(network, "detect", fail)
+    monkeypatch.setattr(network, "boxes_of", fail)
     with pytest.raises(RuntimeError, match="out of memory"):
         score(model, learned, data.train, CPU)
     assert model.training
-    assert "forward" not in vars(model)
 
 
 def test_without_the_evaluator(data, monkeypatch):
@@ -432,12 +430,14 @@ def validated(model, images, labels, folder):
     return stats["metrics/mAP50-95(B)"], stats["metrics/mAP50(B)"]
 
 
-def test_the_stock_validator_says_the_same(places, data, model, learned, tmp_path):
+def test_the_stock_validator_says_the_same(places, data, model, learned, tmp_path, monkeypatch):
     """It reads the files with its own decoder and letterbox, and does not cut boxes off."""
-    ours = by(score(model, learned, data.train, CPU).details, "ultralytics")
+    with monkeypatch.context() as uncut:
+        uncut.setattr(np, "clip", lambda values, *_: values)
+        ours = by(score(model, learned, data.train, CPU).details, "ultralytics")
     model.load_state_dict(learned)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         theirs = validated(model, places[0], places[1], tmp_path)
     assert theirs[0] > 0.02
-    assert [ours.ap, ours.ap50] == pytest.approx(theirs, abs=1e-3)
+    assert [ours.ap, ours.ap50] == pytest.approx(theirs, abs=1e-6)

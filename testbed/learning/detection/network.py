@@ -8,7 +8,7 @@ import math
 import os
 import tempfile
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
@@ -25,6 +25,7 @@ from torch._tensor_str import printoptions
 
 from testbed.errors import ConfigError
 
+Raw = Mapping[str, Tensor | list[Tensor]]
 MODELS = ("yolov8n", "yolov8s", "yolov8m", "yolov8l", "yolov8x")
 
 _QUIET = {"YOLO_OFFLINE": "1", "YOLO_AUTOINSTALL": "0", "YOLO_VERBOSE": "0"}
@@ -88,29 +89,41 @@ def loss(model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:
         autocast the forward pass alone is in lower precision.
     """
     predicted = model(images)
-    if isinstance(predicted, tuple):  # in eval mode the decoded boxes come first
-        predicted = predicted[1]
-    exact = {
-        name: [each.float() for each in value] if isinstance(value, list) else value.float()
-        for name, value in predicted.items()
-    }
-    labels = {"batch_idx": targets[:, 0], "cls": targets[:, 1], "bboxes": targets[:, 2:]}
-    with torch.autocast(images.device.type, enabled=False):
-        total: Tensor = _criterion(model, images.device)(exact, labels)[0].sum()
-    return total
+    # In eval mode the decoded boxes come first.
+    raw = predicted[1] if isinstance(predicted, tuple) else predicted
+    return loss_of(model, raw, targets)
 
 
-@torch.no_grad()
-def detect(
-    model: nn.Module, images: Tensor, confidence: float = 0.001, iou: float = 0.7, most: int = 300
-) -> list[Tensor]:
-    """Detect objects; the model is left in eval mode.
+def loss_of(model: nn.Module, raw: Raw, targets: Tensor) -> Tensor:
+    """Return the loss of what the network has said, see `loss`.
 
     Parameters
     ----------
     model : Module
-    images : float Tensor, shape (b, 3, H, W)
-        In [0, 1].
+    raw : mapping
+        The network's answer in train mode, the second part of that in eval mode.
+    targets : float32 Tensor, shape (m, 6)
+    """
+    exact = {
+        name: [each.float() for each in value] if isinstance(value, list) else value.float()
+        for name, value in raw.items()
+    }
+    labels = {"batch_idx": targets[:, 0], "cls": targets[:, 1], "bboxes": targets[:, 2:]}
+    with torch.autocast(targets.device.type, enabled=False):
+        total: Tensor = _criterion(model, targets.device)(exact, labels)[0].sum()
+    return total
+
+
+@torch.no_grad()
+def boxes_of(
+    decoded: Tensor, confidence: float = 0.001, iou: float = 0.7, most: int = 300
+) -> list[Tensor]:
+    """Return the objects that a network in eval mode has found.
+
+    Parameters
+    ----------
+    decoded : Tensor, shape (b, 4 + classes, n)
+        The first part of the network's answer.
     confidence : float
         Least score of a box; a box may count for several classes.
     iou : float
@@ -121,12 +134,11 @@ def detect(
     Returns
     -------
     list of Tensor, shape (k, 6)
-        Per picture: x1, y1, x2, y2 in pixels of `images`, score, class; best first.
+        Per picture: x1, y1, x2, y2 in pixels of the input, score, class; best first.
     """
-    model.eval()
     # By default it gives up on the pictures left when its time is over.
     found: list[Tensor] = _library().non_max_suppression(
-        model(images), confidence, iou, multi_label=True, max_det=most, max_time_img=math.inf
+        decoded, confidence, iou, multi_label=True, max_det=most, max_time_img=math.inf
     )
     return found
 

@@ -164,7 +164,7 @@ def prepare(experiment: Experiment, seed: int) -> Detection:
             optimiser=detection.optimiser,
             augment=detection.augment,
             precision=_precision(detection.precision, device),
-            compile=detection.compile,
+            compile=detection.compile and device.type == "cuda",
         ),
         kind=experiment.fisher.kind,
         estimator=experiment.fisher.estimator,
