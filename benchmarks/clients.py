@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from testbed.config import Experiment
-from testbed.execution.executor import Processes, open_executor
+from testbed.execution import Blueprint, Clients, Crew, open_executor, task_of
 from testbed.learning.classification import Classification, prepare
 from testbed.learning.contribution import Contribution
 
@@ -68,12 +68,17 @@ def plain(task: Classification, part: int) -> dict[str, Tensor]:
     return dict(zip(task.initial, model.state_dict().values(), strict=True))
 
 
-def wait_for(executor: Processes) -> None:
+def ready(blueprint: Blueprint) -> int:
+    """Prepare a task, and say in which process."""
+    task_of(blueprint)
+    return os.getpid()
+
+
+def wait_for(crew: Crew, blueprint: Blueprint) -> None:
     """Return when all workers are up and have prepared their task."""
     workers: set[int] = set()
     while len(workers) < WORKERS:
-        answers = [executor.pool.submit(os.getpid) for _ in range(10 * WORKERS)]
-        workers |= {answer.result() for answer in answers}
+        workers |= set(crew.map(ready, [blueprint] * 10 * WORKERS))
 
 
 def experiment(folder: Path) -> Experiment:
@@ -113,12 +118,11 @@ def main() -> None:
         assert {len(part) for part in task.parts} == {SAMPLES}
         plain(task, 0)  # torch sets itself up at its first step
         with open_executor(described, 0, task) as executor:
-            assert isinstance(executor, Processes)
-            wait_for(executor)
+            wait_for(executor.crew, Blueprint.of(described, 0))
             measure(task, executor)
 
 
-def measure(task: Classification, executor: Processes) -> None:
+def measure(task: Classification, executor: Clients) -> None:
     """Have both train all clients in turns."""
     ours, theirs = [], []
     for first in range(0, CLIENTS, TURN):

@@ -3,6 +3,7 @@
 import glob
 import json
 import os
+import re
 import secrets
 import shutil
 from collections.abc import Iterable, Iterator
@@ -13,10 +14,13 @@ from typing import Any
 from testbed.errors import ResultsError
 
 _PARTIAL, _RETIRED = ".partial-", ".retired-"
-_ADVICE = "choose a writable folder with --out"
+# The writer of a folder stands in its name, that of a file in the first digits of what follows.
+_UNFINISHED = re.compile(rf"\..+({_PARTIAL}|{_RETIRED})([0-9a-f]+)")
+_PID_DIGITS, _FILE_DIGITS = 8, 16
+ADVICE = "choose a writable folder with --out"
 
 
-def write_bytes(path: Path, content: bytes, advice: str = _ADVICE) -> None:
+def write_bytes(path: Path, content: bytes, advice: str = ADVICE, safe: bool = True) -> None:
     """Write `content` to `path`: temporary file, fsync, rename.
 
     Parameters
@@ -25,19 +29,23 @@ def write_bytes(path: Path, content: bytes, advice: str = _ADVICE) -> None:
     content : bytes
     advice : str
         What the message of a failure tells to do.
+    safe : bool
+        Wait until the content is on the disk.  Without it the end of the process, however
+        sudden, still loses nothing; the end of the machine may.
 
     Raises
     ------
     ResultsError
         If the folder cannot be written.
     """
-    partial = path.with_name(f".{path.name}{_PARTIAL}{secrets.token_hex(4)}")
+    partial = path.with_name(f".{path.name}{_PARTIAL}{os.getpid():08x}{secrets.token_hex(4)}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with partial.open("wb") as stream:
             stream.write(content)
-            stream.flush()
-            os.fsync(stream.fileno())
+            if safe:
+                stream.flush()
+                os.fsync(stream.fileno())
         partial.replace(path)
     except OSError as error:
         raise ResultsError(f"cannot write {path}: {error.strerror}; {advice}") from error
@@ -46,9 +54,9 @@ def write_bytes(path: Path, content: bytes, advice: str = _ADVICE) -> None:
             partial.unlink(missing_ok=True)
 
 
-def write_text(path: Path, content: str) -> None:
-    """Write UTF-8 `content` to `path` atomically."""
-    write_bytes(path, content.encode())
+def write_text(path: Path, content: str, safe: bool = True) -> None:
+    """Write UTF-8 `content` to `path` atomically; see `write_bytes`."""
+    write_bytes(path, content.encode(), safe=safe)
 
 
 def to_json(value: Any) -> str:
@@ -61,6 +69,19 @@ def remove_empty(folders: Iterable[Path]) -> None:
     for folder in folders:
         with suppress(OSError):
             folder.rmdir()
+
+
+def sweep(folder: Path) -> None:
+    """Remove below a folder what processes that are no more have left half written.
+
+    Other hidden folders are not looked into.
+    """
+    for place, folders, files in os.walk(folder):
+        for name in (*folders, *files):
+            found = _UNFINISHED.fullmatch(name)
+            if found and not _used_elsewhere(_writer(found[2])):
+                _remove(Path(place, name))
+        folders[:] = [name for name in folders if not name.startswith(".")]
 
 
 @contextmanager
@@ -87,7 +108,7 @@ def new_folder(target: Path) -> Iterator[Path]:
         partial.mkdir()
     except OSError as error:
         raise ResultsError(
-            f"cannot write to {target.parent}: {error.strerror}; {_ADVICE}"
+            f"cannot write to {target.parent}: {error.strerror}; {ADVICE}"
         ) from error
     try:
         yield partial
@@ -105,8 +126,20 @@ def _swap(partial: Path, target: Path) -> None:
     except OSError as error:
         if retired.exists() and not target.exists():
             retired.rename(target)
-        raise ResultsError(f"cannot write {target}: {error.strerror}; {_ADVICE}") from error
+        raise ResultsError(f"cannot write {target}: {error.strerror}; {ADVICE}") from error
     shutil.rmtree(retired, ignore_errors=True)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _writer(digits: str) -> str:
+    """Return the process that was writing, from the digits at the end of a name."""
+    return str(int(digits[:_PID_DIGITS], 16)) if len(digits) == _FILE_DIGITS else digits
 
 
 def _used_elsewhere(pid: str) -> bool:

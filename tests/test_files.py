@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from testbed.errors import ResultsError
-from testbed.files import new_folder, remove_empty, to_json, write_bytes, write_text
+from testbed.files import new_folder, remove_empty, sweep, to_json, write_bytes, write_text
 
 UNPRIVILEGED = pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
 
@@ -180,3 +180,52 @@ def test_a_killed_process_leaves_a_leftover_that_the_next_run_sweeps(tmp_path: P
     with new_folder(target) as folder:
         (folder / "b.txt").write_text("b")
     assert listing(tmp_path) == ["run", "run/b.txt"]
+
+
+# --- what killed processes leave -------------------------------------------------------------
+
+WRITE = """
+import os, sys
+from pathlib import Path
+from testbed.files import new_folder, write_bytes
+target = Path(sys.argv[1])
+os.fsync = lambda descriptor: os.kill(os.getpid(), 9)
+with new_folder(target / "seed=0") as folder:
+    write_bytes((folder if sys.argv[2] == "inside" else target) / "a.txt", b"half")
+"""
+
+
+@pytest.mark.parametrize("where", ["inside", "beside"])
+def test_what_a_killed_process_was_writing_is_swept(tmp_path: Path, where: str) -> None:
+    target = tmp_path / "method"
+    done = subprocess.run([sys.executable, "-c", WRITE, target, where], check=False)
+    assert done.returncode == -9
+    assert any(".a.txt.partial-" in path for path in listing(tmp_path))
+    sweep(tmp_path)
+    assert listing(tmp_path) == ["method"]
+
+
+def test_sweeping_leaves_all_else(tmp_path: Path) -> None:
+    dead = dead_pid()
+    stay = [
+        f".a.txt.partial-{os.getppid():08x}01234567",  # its writer lives
+        f".seed=0.partial-{os.getppid()}",
+        "a.txt.partial-0123456701234567",  # not hidden
+        ".partial-12",
+        ".seed=0.journal",
+        f".store/.x.partial-{dead:08x}01234567",  # somebody else's
+    ]
+    go = [
+        f"deep/er/.a.txt.partial-{dead:08x}01234567",
+        f".a.txt.partial-{os.getpid():08x}01234567",
+        f".seed=0.partial-{dead}/in/it",
+        f"deep/.seed=1.retired-{dead}/manifest.json",
+        ".b.txt.partial-0123abcd",  # as former versions named it
+    ]
+    for name in (*stay, *go):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    sweep(tmp_path)
+    left = {path for path in listing(tmp_path) if (tmp_path / path).is_file()}
+    assert left == set(stay)
+    sweep(tmp_path / "absent")

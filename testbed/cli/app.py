@@ -9,14 +9,14 @@ from typing import Annotated
 import typer
 
 from testbed import __version__
-from testbed.cli import data, scenario
+from testbed.cli import auditing, data, plotting, scenario, storing, sweeping
 from testbed.cli.output import OutputClosedError, complain, guarded, unfinished
 from testbed.errors import TestbedError
 
 _USER_ERROR = 2
 # A shell reports a program that a signal ended as this plus the signal's number.
 _SIGNALLED = 128
-_KEPT = "finished runs are kept, the same command goes on"
+_KEPT = "what is done is kept, run the same command again to go on"
 _STOPS = (signal.SIGINT, signal.SIGTERM)
 
 app = typer.Typer(
@@ -29,6 +29,11 @@ app = typer.Typer(
 )
 app.add_typer(scenario.app, name="scenario", help="Traffic: scenarios, inspection, traces.")
 app.add_typer(data.app, name="data", help="Data sets: list, check, show.")
+app.add_typer(storing.app, name="store", help="Clients' work: info, verify, prune.")
+app.command()(plotting.plot)
+app.command()(plotting.table)
+app.command()(sweeping.sweep)
+app.command()(sweeping.plan)
 
 
 def _show_version(wanted: bool) -> None:
@@ -68,17 +73,6 @@ def run(
 
 
 @app.command()
-def plot(
-    folder: Annotated[Path, typer.Argument(help="Results folder, or one run directory.")],
-) -> None:
-    """Draw figures, table and report again, from the files in FOLDER alone."""
-    from testbed.cli.running import publish
-
-    with unfinished("the same command draws what is missing"):
-        publish(folder)
-
-
-@app.command()
 def verify(
     config: Annotated[
         Path | None, typer.Argument(help="YAML file; default: a small built-in task.")
@@ -96,6 +90,9 @@ def verify(
     with unfinished("the same command verifies again"):
         passed = check(config, set_ or [], out)
     raise typer.Exit(0 if passed else 1)
+
+
+app.command()(auditing.audit)
 
 
 @app.command()

@@ -1,19 +1,16 @@
-"""What ``testbed run`` and ``testbed plot`` show."""
+"""What ``testbed run`` does and shows."""
 
 from pathlib import Path
 
 from rich.console import Console
 
-from testbed.cli.panel import Watcher, show_summary
+from testbed.cli.panel import Watcher
+from testbed.cli.publishing import publish
 from testbed.config import Experiment
 from testbed.experiments.lock import exclusive
 from testbed.experiments.run import run
-from testbed.reporting.comparison import load as load_runs
-from testbed.reporting.comparison import notes
 from testbed.reporting.figures import draw
 from testbed.reporting.html import write_report
-from testbed.reporting.names import label
-from testbed.reporting.table import summarise, write_summary
 
 
 def run_experiment(experiment: Experiment, out: Path, force: bool) -> None:
@@ -34,22 +31,3 @@ def run_experiment(experiment: Experiment, out: Path, force: bool) -> None:
                     draw(folder)
                     write_report(folder)
         publish(out, redraw=fresh)
-
-
-def publish(folder: Path, redraw: bool = True) -> None:
-    """Draw figures, tables and report of a results folder; print the table."""
-    console = Console()
-    runs = load_runs(folder)
-    if redraw or not (folder / "report.html").is_file():
-        draw(folder)
-        write_summary(folder)
-        write_report(folder)
-    show_summary(console, summarise(runs))
-    for note in notes(runs):
-        console.print(f"note: {note}", soft_wrap=True)
-    for run_ in runs:
-        for warning in run_.manifest["warnings"]:
-            whose = f"{label(run_.method)}, seed {run_.seed}"
-            console.print(f"note: {whose}: {warning}", soft_wrap=True)
-    console.print(f"figures: {folder / 'figures'}", soft_wrap=True)
-    console.print(f"report:  {folder / 'report.html'}", soft_wrap=True)

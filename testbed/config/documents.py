@@ -20,6 +20,7 @@ _PATH_KEYS = (
     ("data", "test_labels"),
     ("detection", "weights"),
     ("execution", "cache"),
+    ("execution", "store"),
 )
 _STRING, _MERGE = "tag:yaml.org,2002:str", "tag:yaml.org,2002:merge"
 _LONGEST = 60

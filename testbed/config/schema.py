@@ -11,7 +11,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from testbed.config.base import Section
+from testbed.config.base import Positive, Section
 from testbed.config.detection import DETECTION_METHODS, DETECTORS, DetectionConfig
 from testbed.config.learning import PRESETS, DataConfig, FisherConfig, FusionConfig, LearningConfig
 from testbed.config.link import (
@@ -138,11 +138,37 @@ class TimeConfig(Section):
 class ExecutionConfig(Section):
     """Where client training runs on this machine; never changes a result."""
 
-    kind: Literal["serial", "processes"] = "serial"
+    kind: Literal["serial", "processes", "ray"] = "serial"
     workers: int | None = Field(None, ge=1, description="default: one per core")
+    address: str | None = Field(
+        None,
+        pattern=r"^[A-Za-z0-9._-]+:[0-9]{1,5}$",
+        description="ray: host:port of a cluster; default: Ray on this machine alone",
+    )
+    memory_gb: Positive = Field(1.0, description="ray: memory that one worker needs")
     cache: Path | None = Field(
         None, description="folder of prepared pictures; default: the user's cache folder"
     )
+    store: Path | None = Field(
+        None, description="folder of what clients sent in former runs; default: forget it"
+    )
+    store_limit_gb: Positive = Field(
+        20.0, description="what was not used for longest is removed from the store beyond this"
+    )
+
+    @model_validator(mode="after")
+    def _cluster_is_rays(self) -> Self:
+        if self.address is not None and (self.kind != "ray" or self.workers is not None):
+            raise ValueError(
+                f"address is {self.address}, a Ray cluster, which has as many workers as cores; "
+                "set kind to ray and leave workers unset, or leave address unset"
+            )
+        return self
+
+    @property
+    def store_limit_bytes(self) -> int:
+        """The limit in bytes."""
+        return int(self.store_limit_gb * 1e9)
 
 
 class Experiment(Section):
@@ -151,6 +177,9 @@ class Experiment(Section):
     name: str = Field("experiment", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
     scale: Literal["smoke", "small", "paper"] = Field(
         "paper", description="which of the file's scales, sizes and epochs only, is laid over it"
+    )
+    fidelity: Literal["train", "cost"] = Field(
+        "train", description="cost: nothing is trained, only time and bytes are worked out"
     )
     mobility: MobilityConfig = MobilityConfig()
     clients: ClientsConfig = ClientsConfig()
@@ -173,6 +202,11 @@ class Experiment(Section):
     def _consistent(self) -> Self:
         if not self.seeds or len(set(self.seeds)) != len(self.seeds):
             raise ValueError("seeds must name at least one seed, each once")
+        if self.fidelity == "cost" and self.time.mode == "measured":
+            raise ValueError(
+                "fidelity is cost and time.mode measured, but where nothing is trained there is "
+                "nothing to measure; set time.mode to modelled or fidelity to train"
+            )
         if (
             self.clients.initial is not None
             and subset_size(self.editing.rho, self.clients.initial) < 1

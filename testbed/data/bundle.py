@@ -89,7 +89,7 @@ def read(path: Path, kind: Kind) -> Raw:
 
 
 def _picture_shape(part: Part) -> tuple[int, ...]:
-    return part.pictures(np.arange(1)).shape[1:]
+    return part.pictures(np.arange(0)).shape[1:]
 
 
 def _load(path: Path) -> _Arrays:

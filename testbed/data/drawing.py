@@ -29,6 +29,35 @@ def draw(raw: Raw, config: DataConfig) -> Dataset:
     DataError
         If more is asked for than there is, or a picture is broken.
     """
+    parts, chosen = _drawn(raw, config)
+    pictures = [
+        _scaled(part.pictures(samples), raw.white)
+        for part, samples in zip(parts, chosen, strict=True)
+    ]
+    return _dataset(raw, config, parts, chosen, pictures)
+
+
+def outline(raw: Raw, config: DataConfig) -> Dataset:
+    """Draw what `config` asks for and unpack no picture: all are black and take no memory.
+
+    The fingerprint is one of the labels.
+
+    Raises
+    ------
+    DataError
+        If more is asked for than there is.
+    """
+    parts, chosen = _drawn(raw, config)
+    none = np.zeros(0, np.int64)
+    pictures = [
+        np.broadcast_to(np.float32(0), (len(samples), *part.pictures(none).shape[1:]))
+        for part, samples in zip(parts, chosen, strict=True)
+    ]
+    return _dataset(raw, config, parts, chosen, pictures, unpacked=False)
+
+
+def _drawn(raw: Raw, config: DataConfig) -> tuple[tuple[Part, Part], list[IntArray]]:
+    """Return what there is to learn from and to test on, and the samples wanted of either."""
     train, test = _parts(raw, config)
     chosen = [np.arange(len(part.labels)) for part in (train, test)]
     if config.users < 1:
@@ -43,20 +72,29 @@ def draw(raw: Raw, config: DataConfig) -> Dataset:
             strict=True,
         )
     ]
-    x_train, x_test = (
-        _scaled(part.pictures(samples), raw.white)
-        for part, samples in zip((train, test), chosen, strict=True)
-    )
-    y_train, y_test = (
-        part.labels[samples] for part, samples in zip((train, test), chosen, strict=True)
-    )
+    return (train, test), chosen
+
+
+def _dataset(
+    raw: Raw,
+    config: DataConfig,
+    parts: tuple[Part, Part],
+    chosen: list[IntArray],
+    pictures: list[NDArray[np.float32]],
+    unpacked: bool = True,
+) -> Dataset:
+    """Put the labels of what was drawn, and who wrote it, beside its pictures."""
+    y_train, y_test = (part.labels[samples] for part, samples in zip(parts, chosen, strict=True))
+    x_train, x_test = pictures
     arrays = (x_train, y_train, x_test, y_test)
-    if train.writers is None:
-        return Dataset(config.name, *arrays, raw.classes, fingerprint(*arrays))
-    present, writers = np.unique(train.writers[chosen[0]], return_inverse=True)
+    marked = arrays if unpacked else (y_train, y_test)
+    everybody = parts[0].writers
+    if everybody is None:
+        return Dataset(config.name, *arrays, raw.classes, fingerprint(*marked))
+    present, writers = np.unique(everybody[chosen[0]], return_inverse=True)
     writers = writers.astype(np.int64)
     names = tuple(raw.writers[number] for number in present)
-    mark = fingerprint(*arrays, writers)
+    mark = fingerprint(*marked, writers)
     return Dataset(config.name, *arrays, raw.classes, mark, writers, names)
 
 

@@ -6,13 +6,13 @@ import numpy as np
 
 from testbed.config.schema import DataConfig
 from testbed.data.dataset import Dataset
-from testbed.data.drawing import draw
+from testbed.data.drawing import draw, outline
 from testbed.data.kinds import DIGITS, GARMENTS
 from testbed.data.raw import Part, Raw, held
 from testbed.data.recognise import recognise, wanted
 from testbed.errors import DataError
 
-__all__ = ["DEBIAN_FASHION", "DIGITS", "GARMENTS", "load_dataset", "origin"]
+__all__ = ["DEBIAN_FASHION", "DIGITS", "GARMENTS", "load_dataset", "load_labels", "origin"]
 
 DEBIAN_FASHION = Path("/usr/share/datasets/fashion-mnist")
 
@@ -33,9 +33,30 @@ def load_dataset(config: DataConfig) -> Dataset:
         If files are missing or broken; the message names the file and the reason.
         `testbed.data.faults.FaultsError`, with a line for each, if several are.
     """
+    return draw(_raw(config), config)
+
+
+def load_labels(config: DataConfig) -> Dataset:
+    """Load the same data set without its pictures, which are black and take no memory.
+
+    Raises
+    ------
+    DataError
+        If files are missing, or broken in what is read of them.
+    """
+    return outline(_raw(config), config)
+
+
+def _raw(config: DataConfig) -> Raw:
     if config.name == "digits":
-        return draw(_digits(), config)
-    return draw(recognise(_location(config), config.name).read(), config)
+        return _digits()
+    if config.name == "bdd100k":
+        raise DataError(
+            "bdd100k: street scenes with boxes come as pictures and label files; name them with "
+            "data.path, data.labels, data.test_path and data.test_labels, and look at them with "
+            "bdd100k-tools stats and check"
+        )
+    return recognise(_location(config), config.name).read()
 
 
 def origin(config: DataConfig) -> str:

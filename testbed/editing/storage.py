@@ -22,8 +22,8 @@ from torch import Tensor
 from testbed.errors import EditError
 
 T = TypeVar("T")
-_ALIGNED = 8
-_DTYPES = {
+ALIGNED = 8
+DTYPES = {
     torch.float64: "F64",
     torch.float32: "F32",
     torch.float16: "F16",
@@ -71,8 +71,8 @@ def load(message: bytes, type: type[T]) -> T:
         If the message is damaged or is of another type.
     """
     try:
-        length = int.from_bytes(message[:_ALIGNED], "little")
-        header = json.loads(message[_ALIGNED : _ALIGNED + length])
+        length = int.from_bytes(message[:ALIGNED], "little")
+        header = json.loads(message[ALIGNED : ALIGNED + length])
         written = json.loads(header["__metadata__"]["state"])
         state: T = _read(written, type, load_tensors(message))
     except Exception as error:  # of any type: anything may stand in a message
@@ -85,36 +85,36 @@ def load(message: bytes, type: type[T]) -> T:
 def _header(state: Any) -> tuple[bytes, list[Tensor]]:
     """Return the message up to its tensors, and these in the order in which they follow."""
     found: dict[int, tuple[int, Tensor]] = {}
-    written = json.dumps(_write(state, found), separators=(",", ":"))
+    written = json.dumps(as_json(state, found), separators=(",", ":"))
     # Wide types first, so that all are aligned.
     numbered = sorted(found.values(), key=lambda each: (-each[1].element_size(), each[0]))
     entries: dict[str, Any] = {"__metadata__": {"state": written}}
     offset = 0
     for number, value in numbered:
-        if value.dtype not in _DTYPES:
+        if value.dtype not in DTYPES:
             raise EditError(f"a tensor of {value.dtype} has no place in a stored state")
         end = offset + value.nbytes
         entries[str(number)] = {
-            "dtype": _DTYPES[value.dtype],
+            "dtype": DTYPES[value.dtype],
             "shape": list(value.shape),
             "data_offsets": [offset, end],
         }
         offset = end
     text = json.dumps(entries, separators=(",", ":")).encode()
-    text += b" " * (-len(text) % _ALIGNED)
-    return len(text).to_bytes(_ALIGNED, "little") + text, [value for _, value in numbered]
+    text += b" " * (-len(text) % ALIGNED)
+    return len(text).to_bytes(ALIGNED, "little") + text, [value for _, value in numbered]
 
 
-def _write(value: Any, found: dict[int, tuple[int, Tensor]]) -> Any:
+def as_json(value: Any, found: dict[int, tuple[int, Tensor]]) -> Any:
     """Return a value as JSON; tensors become numbers and are noted in `found`."""
     if isinstance(value, Tensor):
         return found.setdefault(id(value), (len(found), value))[0]
     if isinstance(value, Mapping):
-        return [[_write(key, found), _write(each, found)] for key, each in value.items()]
+        return [[as_json(key, found), as_json(each, found)] for key, each in value.items()]
     if isinstance(value, tuple | list):
-        return [_write(each, found) for each in value]
+        return [as_json(each, found) for each in value]
     if is_dataclass(value):
-        named = {each.name: _write(getattr(value, each.name), found) for each in fields(value)}
+        named = {each.name: as_json(getattr(value, each.name), found) for each in fields(value)}
         return [type(value).__name__, named]
     if value is None or isinstance(value, str | int | float):
         return value
@@ -122,7 +122,7 @@ def _write(value: Any, found: dict[int, tuple[int, Tensor]]) -> Any:
 
 
 def _read(written: Any, hint: Any, tensors: Mapping[str, Tensor]) -> Any:
-    """Invert `_write` for a value of the type that `hint` declares."""
+    """Invert `as_json` for a value of the type that `hint` declares."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if hint is Tensor:
         return tensors[str(int(written))]

@@ -3,6 +3,7 @@
 import os
 import platform
 import subprocess
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -22,6 +23,7 @@ _PACKAGES = (
 )
 
 
+@cache
 def versions() -> dict[str, str | None]:
     """Versions of the packages that can influence a result; None where one is absent."""
     found: dict[str, str | None] = {"python": platform.python_version()}
@@ -33,6 +35,7 @@ def versions() -> dict[str, str | None]:
     return found
 
 
+@cache
 def commit() -> str | None:
     """Return the git commit of the running source tree, ``-dirty`` if it was changed.
 
@@ -57,6 +60,7 @@ def _git(root: Path, *arguments: str) -> str | None:
     return done.stdout.strip()
 
 
+@cache
 def host() -> dict[str, str | int | None]:
     """Describe the machine."""
     return {

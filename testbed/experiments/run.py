@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -11,25 +11,21 @@ from typing import Any
 import torch
 
 from testbed.config import Experiment, spec_hash
+from testbed.config.schema import MobilityConfig
 from testbed.config.spec import differences
 from testbed.errors import ResultsError
-from testbed.execution import Executor, open_executor
-from testbed.experiments import provenance
-from testbed.experiments.detection import write_detection, write_predictions
+from testbed.execution import Blueprint, Clients, Crew, Executor, open_executor, task_of
+from testbed.execution.store import Counts
 from testbed.experiments.lock import exclusive
-from testbed.experiments.rundir import (
-    MANIFEST,
-    Metric,
-    read_manifest,
-    write_manifest,
-    write_table,
-)
-from testbed.files import new_folder, remove_empty, to_json, write_bytes, write_text
-from testbed.learning.client import prepare
-from testbed.learning.contribution import serialise_model
+from testbed.experiments.resume import LASTING, journalled, tidy, with_store, without_store
+from testbed.experiments.rundir import MANIFEST, read_manifest
+from testbed.experiments.writing import conclude, pages, whole, write_models
+from testbed.files import new_folder, remove_empty, to_json, write_text
 from testbed.learning.task import Task
-from testbed.ledger import COLUMNS
-from testbed.mobility import open_source, write_trace
+from testbed.mobility import MobilitySource, open_source
+from testbed.simulation.learning import Learning, Real
+from testbed.simulation.outline import outline
+from testbed.simulation.placeholder import Placeholder
 from testbed.simulation.progress import Observer, ignore
 from testbed.simulation.world import Outcome, World
 
@@ -70,7 +66,11 @@ def cells(experiment: Experiment, out: Path) -> tuple[Cell, ...]:
 
 
 def run(
-    experiment: Experiment, out: Path, force: bool = False, observer: Observer = ignore
+    experiment: Experiment,
+    out: Path,
+    force: bool = False,
+    observer: Observer = ignore,
+    crew: Crew | None = None,
 ) -> Iterator[Done]:
     """Run what is not finished yet; yield each cell when it is.
 
@@ -83,6 +83,8 @@ def run(
         Do finished runs again.
     observer : callable
         Told about progress.
+    crew : Crew, optional
+        Does the clients' work; by default what the experiment names.
 
     Raises
     ------
@@ -90,28 +92,45 @@ def run(
         If the folder belongs to another experiment, cannot be written or is being written by
         another process, or a run fails.
     """
-    with exclusive(out):
-        yield from _run(experiment, out, force, observer)
-
-
-def _run(experiment: Experiment, out: Path, force: bool, observer: Observer) -> Iterator[Done]:
     # Results must not depend on how many cores the machine has.
     torch.set_num_threads(1)
-    for seed in experiment.seeds:
-        with claimed(experiment, out), ExitStack() as stack:
-            prepared: tuple[Task, Executor] | None = None
-            for cell in cells(experiment, out):
-                if cell.seed != seed:
-                    continue
-                if not force and _finished(cell):
-                    yield Done(cell, skipped=True)
-                    continue
-                if prepared is None:
-                    task = prepare(experiment, seed)
-                    executor = stack.enter_context(open_executor(experiment, seed, task))
-                    prepared = task, executor
-                _run_cell(experiment, cell, *prepared, observer)
-                yield Done(cell, skipped=False)
+    with exclusive(out):
+        for seed in experiment.seeds:
+            wanted = [cell for cell in cells(experiment, out) if cell.seed == seed]
+            with claimed(experiment, out):
+                yield from _run_seed(experiment, wanted, force, observer, crew)
+        without_store(out)
+
+
+def _run_seed(
+    experiment: Experiment,
+    wanted: Sequence[Cell],
+    force: bool,
+    observer: Observer,
+    crew: Crew | None,
+) -> Iterator[Done]:
+    """Run the cells of one seed, which share a task and an executor."""
+    with ExitStack() as stack:
+        task: Task | None = None
+        executor: Executor | None = None
+        for cell in wanted:
+            if not force and finished(cell):
+                yield Done(cell, skipped=True)
+                continue
+            if experiment.fidelity == "cost":
+                task = outline(experiment, cell.seed)
+                run_cell(experiment, cell, task, Placeholder(task), observer)
+            else:
+                if task is None or executor is None:
+                    task = task_of(Blueprint.of(experiment, cell.seed))
+                    stored = with_store(experiment, cell.folder.parents[1])
+                    executor = stack.enter_context(open_executor(stored, cell.seed, task, crew))
+                try:
+                    run_cell(experiment, cell, task, executor, observer)
+                except LASTING:
+                    without_store(cell.folder.parents[1])
+                    raise
+            yield Done(cell, skipped=False)
 
 
 @contextmanager
@@ -135,6 +154,7 @@ def claimed(experiment: Experiment, out: Path) -> Iterator[None]:
         )
     if SPEC not in entries or _differs(out, spec):
         write_text(out / SPEC, to_json(spec))
+    tidy(experiment, out)
     try:
         yield
     finally:
@@ -160,7 +180,7 @@ def _differs(out: Path, spec: dict[str, Any]) -> bool:
         raise ResultsError(f"{path}: unreadable ({error}); name another folder with --out") from (
             error
         )
-    if changed and any(out.glob(f"*/*/{MANIFEST}")):
+    if changed and any(out.glob(f"*/[!.]*/{MANIFEST}")):
         raise ResultsError(
             f"{out} holds results of another spec ({'; '.join(changed)}); "
             "name another folder with --out"
@@ -168,7 +188,14 @@ def _differs(out: Path, spec: dict[str, Any]) -> bool:
     return bool(changed)
 
 
-def _finished(cell: Cell) -> bool:
+def finished(cell: Cell) -> bool:
+    """Whether a run is finished.
+
+    Raises
+    ------
+    ResultsError
+        If its manifest is unreadable or another run's.
+    """
     if not (cell.folder / MANIFEST).is_file():
         return False
     manifest = read_manifest(cell.folder)
@@ -178,62 +205,67 @@ def _finished(cell: Cell) -> bool:
             f"{cell.folder}: its manifest belongs to another spec "
             f"({manifest.get('hash')}, expected {expected}); use --force to run it again"
         )
-    return manifest.get("status") == "finished"
+    return manifest.get("status") == "finished" and whole(cell.folder, manifest)
 
 
-def _run_cell(
-    experiment: Experiment, cell: Cell, task: Task, executor: Executor, observer: Observer
-) -> None:
-    begin = time.perf_counter()
-    with new_folder(cell.folder) as folder:
-        with open_source(experiment.mobility, cell.seed) as source:
-            outcome = World(experiment, cell.method, task, executor, source, observer).run()
-            mobility = dict(source.provenance)
-        _write(folder, experiment, cell, task, outcome, mobility, time.perf_counter() - begin)
-
-
-def _write(
-    folder: Path,
+def run_cell(
     experiment: Experiment,
     cell: Cell,
     task: Task,
-    outcome: Outcome,
-    mobility: dict[str, Any],
-    wall_s: float,
-) -> None:
-    """Write the files of a finished run, the manifest last."""
-    write_trace(folder / "trace.csv", outcome.trace, mobility)
-    write_table(folder, "ledger", outcome.ledger, COLUMNS)
-    write_table(folder, "metrics", outcome.metrics, tuple(Metric.__dataclass_fields__))
-    if outcome.judged:
-        write_detection(folder, outcome.judged)
-        if outcome.before is not None:
-            write_predictions(folder, task.show(outcome.before), task.show(outcome.model))
-    write_bytes(folder / "model.safetensors", serialise_model(outcome.model))
-    write_manifest(
-        folder,
-        {
-            "status": "finished",
-            "method": cell.method,
-            "seed": cell.seed,
-            "hash": spec_hash(experiment, cell.method),
-            "config": experiment.model_dump(mode="json"),
-            "population_initial": outcome.population_initial,
-            "subset_size": outcome.subset_size,
-            "counts": dict(outcome.counts),
-            "contact": asdict(outcome.contact),
-            "notes": [*outcome.notes, *task.remarks()],
-            "warnings": list(outcome.warnings),
-            "mobility": mobility,
-            "data": {
-                **task.described(),
-                "smallest_client": min(len(part) for part in task.parts),
-                "largest_client": max(len(part) for part in task.parts),
-            },
-            "versions": provenance.versions(),
-            "commit": provenance.commit(),
-            "host": provenance.host(),
-            "device": str(task.device),
-            "wall_s": round(wall_s, 3),
-        },
-    )
+    executor: Executor | Learning,
+    observer: Observer = ignore,
+    open_source: Callable[[MobilityConfig, int], MobilitySource] = open_source,
+) -> Outcome:
+    """Do one run and write its folder.
+
+    Parameters
+    ----------
+    experiment : Experiment
+    cell : Cell
+    task : Task
+        The `outline` for a run without learning.
+    executor : Executor or Learning
+        As for a `World`.
+    observer : callable
+        Told about progress.
+    open_source : callable
+        Opens the traffic.
+
+    Raises
+    ------
+    TestbedError
+        If the run fails, or its folder cannot be written.
+    """
+    learns = experiment.fidelity == "train"
+    begin = time.perf_counter()
+    asked = _asked(executor)
+    with (
+        journalled(experiment, cell.method, cell.folder, task, executor) as (answers, journal),
+        new_folder(cell.folder) as folder,
+    ):
+        with (
+            open_source(experiment.mobility, cell.seed) as source,
+            pages(folder, source, safe=learns) as written,
+        ):
+            outcome = World(
+                experiment, cell.method, task, answers, source, observer, written.books
+            ).run()
+            mobility = dict(source.provenance)
+            written.finish(outcome.covered, mobility)
+        if learns:
+            write_models(folder, task, outcome)
+        facts: dict[str, Any] = {"mobility": mobility}
+        if journal is not None:
+            facts["resumed"] = journal.read
+            facts["warnings"] = [*outcome.warnings, *journal.remarks]
+        if asked is not None and (now := _asked(executor)) is not None:
+            facts["store"] = asdict(now - asked)
+        facts["wall_s"] = round(time.perf_counter() - begin, 3)
+        conclude(folder, experiment, cell.method, task, outcome, facts, learns)
+    return outcome
+
+
+def _asked(executor: Executor | Learning) -> Counts | None:
+    """Return what the store of an executor was asked so far, where it has one."""
+    clients = executor.executor if isinstance(executor, Real) else executor
+    return clients.counts if isinstance(clients, Clients) else None

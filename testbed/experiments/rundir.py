@@ -4,7 +4,6 @@ Everything printed or plotted is derived from these files alone.
 """
 
 import json
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from io import BytesIO
@@ -14,6 +13,7 @@ from typing import Any
 import pandas as pd
 
 from testbed.errors import ResultsError
+from testbed.experiments.tables import Stored
 from testbed.experiments.validation import (
     check_files,
     check_ledger,
@@ -37,6 +37,7 @@ __all__ = [
 
 SCHEMA = 4
 MANIFEST = "manifest.json"
+_LONG = 1_000_000  # rows that take half a gigabyte in memory
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,14 +48,15 @@ class Run:
     ----------
     folder : Path
     manifest : mapping
-    ledger : tuple of LedgerRow
+    ledger : iterable of LedgerRow
+        In order of request: a tuple, or what reads a long file anew each time.
     metrics : DataFrame
         One row per request, the columns of `Metric`.
     """
 
     folder: Path
     manifest: Mapping[str, Any]
-    ledger: tuple[LedgerRow, ...]
+    ledger: Iterable[LedgerRow]
     metrics: pd.DataFrame
 
     @property
@@ -77,9 +79,9 @@ def write_table(folder: Path, name: str, rows: Sequence[Any], columns: Sequence[
     write_bytes(folder / f"{name}.parquet", buffer.getvalue())
 
 
-def write_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
-    """Write the manifest, the last file of a complete run directory."""
-    write_text(folder / MANIFEST, to_json({"schema": SCHEMA, **manifest}))
+def write_manifest(folder: Path, manifest: Mapping[str, Any], safe: bool = True) -> None:
+    """Write the manifest, the last file of a complete run directory; see `write_bytes`."""
+    write_text(folder / MANIFEST, to_json({"schema": SCHEMA, **manifest}), safe)
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
@@ -116,12 +118,12 @@ def read_run(folder: Path) -> Run:
     """
     manifest = read_manifest(folder)
     check_manifest(folder / MANIFEST, manifest)
-    check_files(folder)
+    check_files(folder, manifest)
     metrics = _read_table(folder / "metrics.parquet")
     check_metrics(folder / "metrics.parquet", metrics)
-    ledger = _read_table(folder / "ledger.parquet")
-    check_ledger(folder / "ledger.parquet", ledger, manifest, last=len(metrics) - 1)
-    rows = tuple(_row(record) for record in ledger.to_dict("records"))
+    ledger = Stored(folder / "ledger.parquet", LedgerRow)
+    check_ledger(ledger.path, ledger.frames(), manifest, last=len(metrics) - 1)
+    rows = tuple(ledger) if len(ledger) <= _LONG else ledger
     return Run(folder=folder, manifest=manifest, ledger=rows, metrics=metrics)
 
 
@@ -130,17 +132,6 @@ def _read_table(path: Path) -> pd.DataFrame:
         return pd.read_parquet(path)
     except Exception as error:  # damaged bytes make pandas and pyarrow raise almost anything
         raise damaged(path, error) from error
-
-
-def _row(record: Mapping[Any, Any]) -> LedgerRow:
-    values: dict[str, Any] = {
-        str(key): None if _missing(value) else value for key, value in record.items()
-    }
-    return LedgerRow(**values)
-
-
-def _missing(value: object) -> bool:
-    return isinstance(value, float) and math.isnan(value)
 
 
 def find_runs(folder: Path) -> tuple[Run, ...]:

@@ -1,7 +1,7 @@
 """What a run directory must hold before anything is computed from it."""
 
 import types
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, get_args
@@ -13,12 +13,13 @@ from testbed.errors import ResultsError
 from testbed.ledger import LedgerRow
 from testbed.simulation.metric import Metric
 
+MODEL = "model.safetensors"
 FILES = (
     "ledger.csv",
     "ledger.parquet",
     "metrics.csv",
     "metrics.parquet",
-    "model.safetensors",
+    MODEL,
     "trace.csv",
 )
 _MANIFEST = {
@@ -77,16 +78,17 @@ def check_manifest(path: Path, manifest: Mapping[str, Any]) -> None:
             raise damaged(path, f"{key} are not all text")
 
 
-def check_files(folder: Path) -> None:
-    """Check that every file of a finished run is there.
+def check_files(folder: Path, manifest: Mapping[str, Any]) -> None:
+    """Check that every file of a finished run is there; one without learning has no model.
 
     Raises
     ------
     ResultsError
         Naming the first that is missing.
     """
+    learned = manifest["config"].get("fidelity") != "cost"
     for name in FILES:
-        if not (folder / name).is_file():
+        if not (folder / name).is_file() and (learned or name != MODEL):
             raise damaged(folder / name, "missing")
 
 
@@ -110,27 +112,53 @@ def check_metrics(path: Path, frame: pd.DataFrame) -> None:
         _require(path, frame, name, empty if empty.all() else frame[name] <= 1)
 
 
-def check_ledger(path: Path, frame: pd.DataFrame, manifest: Mapping[str, Any], last: int) -> None:
-    """Check a ledger against the run it belongs to, whose last request is `last`.
+def check_ledger(
+    path: Path, parts: Iterable[pd.DataFrame], manifest: Mapping[str, Any], last: int
+) -> None:
+    """Check a ledger against the run it belongs to.
+
+    Parameters
+    ----------
+    path : Path
+    parts : iterable of DataFrame
+        The ledger piece by piece; the numbers of rows go on from each to the next.
+    manifest : mapping
+        Of the run.
+    last : int
+        The run's last request.
 
     Raises
     ------
     ResultsError
         Naming the first thing that is wrong.
     """
+    begin = end = None
+    for frame in parts:
+        _check_part(path, frame, manifest, end)
+        begin = int(frame["request"].iloc[0]) if begin is None else begin
+        end = int(frame["request"].iloc[-1])
+    if begin is None:
+        raise damaged(path, "no rows")
+    if (begin, end) != (0, last):
+        raise damaged(path, f"covers requests {begin} to {end}, not 0 to {last}")
+
+
+def _check_part(
+    path: Path, frame: pd.DataFrame, manifest: Mapping[str, Any], before: int | None
+) -> None:
+    """Check rows of a ledger; `before` is the request of the row before them."""
     _check_table(path, frame, LedgerRow)
     method = manifest["method"]
     run = f"{method}-{manifest['hash']}"
     for name, value in (("run", run), ("seed", manifest["seed"]), ("method", method)):
         _require(path, frame, name, frame[name] == value)
     _require(path, frame, "kind", (frame["kind"] == "init") == (frame["request"] == 0))
-    _require(path, frame, "request", frame["request"].diff().fillna(0) >= 0)
+    first = frame["request"].iloc[0] if before is None else before
+    steps = np.diff(frame["request"], prepend=first)
+    _require(path, frame, "request", steps >= 0)
     for result, phases in _PHASES.items():
         fine = (frame["result"] != result) | frame["phase"].isin(phases)
         _require(path, frame, "result", fine)
-    ends = int(frame["request"].iloc[0]), int(frame["request"].iloc[-1])
-    if ends != (0, last):
-        raise damaged(path, f"covers requests {ends[0]} to {ends[1]}, not 0 to {last}")
 
 
 def _check_table(path: Path, frame: pd.DataFrame, row: type) -> None:
@@ -174,4 +202,4 @@ def _require(path: Path, frame: pd.DataFrame, name: str, fine: Any) -> None:
     if wrong:
         row = wrong[0]
         value = frame[name].iloc[row]
-        raise damaged(path, f"{name} cannot be {value} in row {row}")
+        raise damaged(path, f"{name} cannot be {value} in row {frame.index[row]}")

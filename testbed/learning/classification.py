@@ -2,12 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from testbed.config import Experiment
+from testbed.config.schema import DataConfig
 from testbed.data import Dataset, hold_out, load_dataset, partition
 from testbed.errors import ConfigError
 from testbed.learning import curvature
@@ -126,7 +128,7 @@ def prepare(experiment: Experiment, seed: int) -> Classification:
         If the data set is missing or too small for the pool.
     """
     streams, learning = Streams(seed), experiment.learning
-    dataset = load_dataset(experiment.data)
+    dataset = _dataset(experiment.data)
     channels, height, width = dataset.x_train.shape[1:]
     model = build(
         learning.model,
@@ -153,3 +155,9 @@ def prepare(experiment: Experiment, seed: int) -> Classification:
         upload=Upload(experiment.fisher.upload, experiment.fisher.rank),
         device=choose(learning.device),
     )
+
+
+@lru_cache(maxsize=1)
+def _dataset(config: DataConfig) -> Dataset:
+    """Load a data set; the last one is kept, for the other seeds of an experiment."""
+    return load_dataset(config)

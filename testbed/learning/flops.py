@@ -17,6 +17,7 @@ from testbed.learning.blocks import blocks, fused_modules
 from testbed.learning.factors import Kind
 from testbed.learning.fisher import Estimator
 from testbed.learning.models import Shape
+from testbed.learning.shapes import once
 
 _TRAINING_PASSES = 3
 CURVATURE_PASSES = 3  # of training: a step has a second backward pass through the first
@@ -24,10 +25,14 @@ CURVATURE_PASSES = 3  # of training: a step has a second backward pass through t
 
 def forward_flops(model: nn.Module, shape: Shape) -> int:
     """FLOPs of one forward pass for one picture of `shape` (c, h, w)."""
-    model.eval()  # one picture has no batch statistics
-    with torch.no_grad(), FlopCounterMode(display=False) as counter:
-        model(torch.zeros(1, *shape))
-    return int(counter.get_total_flops())
+
+    def count() -> int:
+        model.eval()  # one picture has no batch statistics
+        with torch.no_grad(), FlopCounterMode(display=False) as counter:
+            model(torch.zeros(1, *shape))
+        return int(counter.get_total_flops())
+
+    return once(model, ("forward", shape), count)
 
 
 def training_flops(model: nn.Module, shape: Shape, samples: int, epochs: int) -> int:
@@ -41,7 +46,7 @@ def fisher_flops(
     """FLOPs of the Fisher on all of a client's samples."""
     passes = classes - 1 if estimator == "exact" else 1
     per_sample = forward_flops(model, shape) * (1 + passes)
-    locations = _locations(model, shape)
+    locations = once(model, ("locations", shape), lambda: _locations(model, shape))
     for block in blocks(model):
         o, i, t = block.rows, block.columns, locations.get(block.name, 0)
         if kind == "kfac" and not block.norm:

@@ -35,6 +35,7 @@ from testbed.learning.contribution import Contribution, contribution_bytes
 from testbed.learning.factors import Factor, Kind
 from testbed.learning.fisher import Estimator
 from testbed.learning.flops import fisher_flops
+from testbed.learning.shapes import once
 from testbed.learning.task import Task
 
 HELD_OUT = 500  # pictures in all, FedFisher's number
@@ -158,15 +159,15 @@ def statistic_bytes(task: Task, statistic: str) -> Callable[[int], int]:
     """Return the function that tells the serialised size of a partition's upload."""
     forms = [each.upload(task) for each in parts_of(statistic) if each.kind(task)]
     upload, kind = forms[0] if forms else FULL, kind_of(task, statistic)
-    known: dict[tuple[torch.Size, ...], int] = {}
 
     def size(part: int) -> int:
         extra = extra_like(task, part, statistic)
-        shapes = tuple(value.shape for value in extra.values())
-        if shapes not in known:  # all else is the same for every client
-            layers = blocks(task.model)
-            known[shapes] = contribution_bytes(task.initial, layers, kind, upload, extra)
-        return known[shapes]
+        shapes = tuple((name, value.shape) for name, value in extra.items())
+        return once(
+            task.model,  # the rest is the same for every client
+            ("contribution", kind, upload, shapes),
+            lambda: contribution_bytes(task.initial, blocks(task.model), kind, upload, extra),
+        )
 
     return size
 

@@ -1,8 +1,8 @@
 """Every second and byte of a run, one row per billed step."""
 
-from testbed.ledger.rows import COLUMNS, COORDINATOR, EVERYONE, Ledger, LedgerRow, Result
+from testbed.ledger.rows import COLUMNS, COORDINATOR, EVERYONE, LedgerRow, Result
 from testbed.ledger.tariffs import TARIFFS, Bytes
-from testbed.ledger.totals import RequestCost, Totals, per_request, totals
+from testbed.ledger.totals import RequestCost, Totals, add_up, in_order, per_request, totals
 
 __all__ = [
     "COLUMNS",
@@ -10,11 +10,12 @@ __all__ = [
     "EVERYONE",
     "TARIFFS",
     "Bytes",
-    "Ledger",
     "LedgerRow",
     "RequestCost",
     "Result",
     "Totals",
+    "add_up",
+    "in_order",
     "per_request",
     "totals",
 ]

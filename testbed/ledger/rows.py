@@ -1,6 +1,5 @@
-"""One row per billed step, and the ledger that holds them."""
+"""One row per billed step: the ledger is a table of these."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import Literal
 
@@ -84,19 +83,3 @@ class LedgerRow:
 
 
 COLUMNS = tuple(field.name for field in fields(LedgerRow))
-
-
-class Ledger:
-    """An append-only list of rows."""
-
-    def __init__(self, rows: Iterable[LedgerRow] = ()) -> None:
-        self._rows = list(rows)
-
-    def add(self, row: LedgerRow) -> None:
-        """Append a row."""
-        self._rows.append(row)
-
-    @property
-    def rows(self) -> tuple[LedgerRow, ...]:
-        """All rows, in the order they were added."""
-        return tuple(self._rows)

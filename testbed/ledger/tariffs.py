@@ -40,19 +40,21 @@ class Bytes:
 
 def incremental(rows: Iterable[LedgerRow]) -> Bytes:
     """Price one request's rows by what the algorithm needs."""
-    total = Bytes()
+    down = up = 0
     for row in rows:
         if row.phase != "broadcast" or row.triggered:
-            total += Bytes(row.bytes_down, row.bytes_up)
-    return total
+            down += row.bytes_down
+            up += row.bytes_up
+    return Bytes(down, up)
 
 
 def broadcast(rows: Iterable[LedgerRow]) -> Bytes:
     """Price one request's rows with a model broadcast at every request."""
-    total = Bytes()
+    down = up = 0
     for row in rows:
-        total += Bytes(row.bytes_down, row.bytes_up)
-    return total
+        down += row.bytes_down
+        up += row.bytes_up
+    return Bytes(down, up)
 
 
 def paper(rows: Iterable[LedgerRow]) -> Bytes:

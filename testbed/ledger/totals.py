@@ -1,8 +1,8 @@
 """Totals of a ledger: what each request cost, and what all of them cost together."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import chain, groupby
 from math import fsum
 
 from testbed.ledger.rows import LedgerRow
@@ -30,21 +30,27 @@ class RequestCost:
     bytes: Mapping[str, Bytes]
 
 
-def per_request(rows: Iterable[LedgerRow]) -> tuple[RequestCost, ...]:
-    """Cost of every request that has rows, the initial training (request 0) first."""
-    ordered = sorted(rows, key=lambda row: row.request)
-    costs = []
-    for request, group in groupby(ordered, key=lambda row: row.request):
+def in_order(rows: Iterable[LedgerRow]) -> Iterator[RequestCost]:
+    """Yield the cost of every request, the initial training (request 0) first.
+
+    Parameters
+    ----------
+    rows : iterable of LedgerRow
+        In order of request, as a run writes them; those of one request are held at a time.
+    """
+    for request, group in groupby(rows, key=lambda row: row.request):
         billed = tuple(group)
-        costs.append(
-            RequestCost(
-                request=request,
-                seconds=max(r.t_end for r in billed) - min(r.t_start for r in billed),
-                triggered=any(r.triggered for r in billed),
-                bytes={name: price(billed) for name, price in TARIFFS.items()},
-            )
+        yield RequestCost(
+            request=request,
+            seconds=max(r.t_end for r in billed) - min(r.t_start for r in billed),
+            triggered=any(r.triggered for r in billed),
+            bytes={name: price(billed) for name, price in TARIFFS.items()},
         )
-    return tuple(costs)
+
+
+def per_request(rows: Iterable[LedgerRow]) -> tuple[RequestCost, ...]:
+    """Cost of every request that has rows, in whatever order; see `in_order`."""
+    return tuple(in_order(sorted(rows, key=lambda row: row.request)))
 
 
 @dataclass(frozen=True)
@@ -69,12 +75,34 @@ class Totals:
 
 def totals(rows: Iterable[LedgerRow]) -> Totals:
     """Add up the requests of one run; request 0 is left out unless it is all there is."""
-    everything = per_request(rows)
-    answered = [cost for cost in everything if cost.request > 0]
-    costs = answered or everything
-    return Totals(
-        requests=len(answered),
-        triggered=sum(cost.triggered for cost in answered),
-        seconds=fsum(cost.seconds for cost in costs),
-        bytes={name: sum((cost.bytes[name] for cost in costs), Bytes()) for name in TARIFFS},
-    )
+    return add_up(per_request(rows))
+
+
+def add_up(costs: Iterable[RequestCost]) -> Totals:
+    """Add up the costs of requests, as `totals` does.
+
+    Parameters
+    ----------
+    costs : iterable of RequestCost
+        In order of request; one is held at a time.
+    """
+    remaining = iter(costs)
+    first = next(remaining, None)
+    trained = first if first and first.request == 0 else None
+    answered = chain((first,), remaining) if first and not trained else remaining
+    requests = triggered = 0
+    spent = dict.fromkeys(TARIFFS, Bytes())
+
+    def seconds() -> Iterator[float]:
+        nonlocal requests, triggered
+        for cost in answered:
+            requests += 1
+            triggered += cost.triggered
+            for name, priced in cost.bytes.items():
+                spent[name] += priced
+            yield cost.seconds
+
+    total = fsum(seconds())
+    if trained and not requests:
+        return Totals(0, 0, trained.seconds, trained.bytes)
+    return Totals(requests, triggered, total, spent)

@@ -13,10 +13,12 @@ from testbed.mobility.events import (
     check_order,
     participates,
 )
+from testbed.mobility.replay import MadeSource
 from testbed.mobility.source import open_source
 from testbed.mobility.trace import read_trace, write_trace
 
 __all__ = [
+    "MadeSource",
     "MobilityEvent",
     "MobilitySource",
     "Place",

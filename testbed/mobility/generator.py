@@ -5,7 +5,11 @@ begins in its steady state: the vehicles of the first moment have stayed already
 number of members is Poisson distributed at every time, with the mean of Little's law.
 """
 
+import heapq
 import math
+from collections.abc import Iterator
+from itertools import groupby
+from operator import itemgetter
 
 import numpy as np
 import numpy.typing as npt
@@ -42,9 +46,11 @@ class GeneratedSource(MadeSource):
     def __init__(self, config: MobilityConfig, seed: int) -> None:
         arrivals = config.arrivals
         end = END if config.end is None else config.end
+        _check(arrivals, end)
         super().__init__(
             config,
-            generate(arrivals, end, Streams(seed)),
+            lambda: events(arrivals, end, Streams(seed)),
+            end,
             {
                 "source": "generated",
                 "seed": seed,
@@ -62,7 +68,21 @@ def expected_population(arrivals: ArrivalsConfig) -> float:
 
 
 def generate(arrivals: ArrivalsConfig, end: float, streams: Streams) -> Trace:
-    """Draw the joins and leaves of ``end`` seconds.
+    """Draw the joins and leaves of ``end`` seconds, see `events`.
+
+    Raises
+    ------
+    ConfigError
+        If more than a million vehicles are to be expected.
+    """
+    _check(arrivals, end)
+    return Trace(tuple(events(arrivals, end, streams)), end)
+
+
+def events(arrivals: ArrivalsConfig, end: float, streams: Streams) -> Iterator[MobilityEvent]:
+    """Draw the joins and leaves of ``end`` seconds, one after the other.
+
+    Within a moment leaves come before joins, each by vehicle, as in live traffic.
 
     Parameters
     ----------
@@ -71,49 +91,61 @@ def generate(arrivals: ArrivalsConfig, end: float, streams: Streams) -> Trace:
         Simulated seconds; a later end adds events and changes none.
     streams : Streams
         Of the run; arrivals and stays have streams of their own.
-
-    Raises
-    ------
-    ConfigError
-        If more than a million vehicles are to be expected.
     """
-    mean = expected_population(arrivals)
-    expected = mean + arrivals.per_minute / 60 * end
+    leaves: list[tuple[float, str]] = []  # those to come, a heap
+    for time, group in groupby(_visits(arrivals, end, streams), itemgetter(0)):
+        while leaves and leaves[0][0] <= time:
+            yield MobilityEvent(*heapq.heappop(leaves), "leave")
+        for _, vehicle, leave in sorted(group):
+            yield MobilityEvent(time, vehicle, "join")
+            if leave < end:
+                heapq.heappush(leaves, (leave, vehicle))
+    while leaves:
+        yield MobilityEvent(*heapq.heappop(leaves), "leave")
+
+
+def _check(arrivals: ArrivalsConfig, end: float) -> None:
+    expected = expected_population(arrivals) + arrivals.per_minute / 60 * end
     if expected > _MOST_VEHICLES:
         raise ConfigError(
             f"mobility.arrivals asks for {expected:.3g} vehicles in {end:g} s, the most are "
             f"{_MOST_VEHICLES}; lower per_minute, mean_stay or mobility.end"
         )
+
+
+def _visits(
+    arrivals: ArrivalsConfig, end: float, streams: Streams
+) -> Iterator[tuple[float, str, float]]:
+    """Yield the join of each vehicle, its name and its leave, by time of the join.
+
+    Those of the beginning are named apart, so that the others' names depend on no draw.
+    """
     first = streams.rng("arrivals", "first")
-    present = int(first.poisson(mean))
+    present = int(first.poisson(expected_population(arrivals)))
     rests = _rests(arrivals, first, present)
-    came = _arrivals(arrivals, streams.rng("arrivals", "times"), end)
-    lasting = _stays(arrivals, streams.rng("arrivals", "stays"), len(came))
-    joins = np.concatenate([np.zeros(present), came])
-    stays = np.maximum(np.concatenate([rests, lasting]), _SHORTEST)
-    leaves = np.round(joins + stays, _DECIMALS)
-    rows = []
-    for number, (join, leave) in enumerate(zip(joins.tolist(), leaves.tolist(), strict=True)):
-        # Those of the beginning are named apart, so that the others' names depend on no draw.
-        vehicle = f"first{number}" if number < present else f"v{number - present}"
-        rows.append(MobilityEvent(join, vehicle, "join"))
-        if leave < end:
-            rows.append(MobilityEvent(leave, vehicle, "leave"))
-    # Within a moment leaves come before joins, each by vehicle, as in live traffic.
-    rows.sort(key=lambda event: (event.time, event.kind == "join", event.vehicle))
-    return Trace(tuple(rows), end)
+    yield from _named("first", 0, np.zeros(present), rests)
+    stays, number = streams.rng("arrivals", "stays"), 0
+    for came in _arrivals(arrivals, streams.rng("arrivals", "times"), end):
+        yield from _named("v", number, came, _stays(arrivals, stays, len(came)))
+        number += len(came)
 
 
-def _arrivals(arrivals: ArrivalsConfig, rng: np.random.Generator, end: float) -> Seconds:
-    """Draw gaps until their sum reaches `end`."""
-    gap = 60 / arrivals.per_minute
-    drawn = np.zeros(0)
-    while not drawn.size or drawn[-1] < end:
-        more = np.cumsum(rng.exponential(gap, 1024))
-        drawn = np.concatenate([drawn, more + (drawn[-1] if drawn.size else 0)])
-    times = np.round(drawn, _DECIMALS)
-    found: Seconds = times[times < end]
-    return found
+def _named(
+    prefix: str, number: int, joins: Seconds, stays: Seconds
+) -> Iterator[tuple[float, str, float]]:
+    leaves = np.round(joins + np.maximum(stays, _SHORTEST), _DECIMALS)
+    names = (f"{prefix}{each}" for each in range(number, number + len(joins)))
+    return zip(joins.tolist(), names, leaves.tolist(), strict=True)
+
+
+def _arrivals(arrivals: ArrivalsConfig, rng: np.random.Generator, end: float) -> Iterator[Seconds]:
+    """Draw gaps until their sum reaches `end`, and yield the sums a thousand at a time."""
+    gap, last = 60 / arrivals.per_minute, 0.0
+    while last < end:
+        drawn = np.cumsum(rng.exponential(gap, 1024)) + last
+        last = float(drawn[-1])
+        times = np.round(drawn, _DECIMALS)
+        yield times[times < end]
 
 
 def _stays(arrivals: ArrivalsConfig, rng: np.random.Generator, number: int) -> Seconds:

@@ -1,6 +1,8 @@
 """Membership events from a trace, read from a file or made in memory."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from itertools import groupby, takewhile
+from operator import attrgetter
 from types import TracebackType
 from typing import Self
 
@@ -8,72 +10,42 @@ import numpy as np
 
 from testbed.config.schema import MobilityConfig
 from testbed.errors import ConfigError, TraceError
-from testbed.mobility.columns import AT, Columns, columns_of, group_starts
-from testbed.mobility.events import Provenance, Step, Trace
+from testbed.mobility.columns import AT, Columns, group_starts
+from testbed.mobility.events import MobilityEvent, Provenance, Step, Trace
 from testbed.mobility.headless import fingerprint
 from testbed.mobility.trace import read_columns
 
 
-class Playback:
-    """A trace, one `Step` for each distinct time of an event or a place.
+class Ready:
+    """What sources have in common that need no program: their facts, and nothing to close.
 
     Parameters
     ----------
-    columns : Columns
-        The rows of the trace.
-    covered : float
-        Simulated seconds that they cover; the last step may be at this time itself.
     warmup : float
         Simulated second at which clients are counted.
-    end : float or None
-        Simulated second before which the steps stop, as live traffic does; None: all of them.
+    end : float
+        Simulated second that is covered.
     provenance : mapping
     """
 
-    def __init__(
-        self,
-        columns: Columns,
-        covered: float,
-        warmup: float,
-        end: float | None,
-        provenance: Provenance,
-    ) -> None:
-        self._columns = columns if end is None else columns.before(end)
-        self._end = covered if end is None else min(end, covered)
-        self._warmup = warmup
-        self._provenance: Provenance = {**provenance, "end": self._end}
-        self._starts = [*group_starts(self._columns.time).tolist(), len(self._columns.time)]
-        self._taken = self._events = 0
+    def __init__(self, warmup: float, end: float, provenance: Provenance) -> None:
+        self._warmup, self._end = warmup, end
+        self._provenance: Provenance = {**provenance, "end": end}
 
     @property
     def warmup(self) -> float:
-        """Simulated second, on the trace's clock, at which clients are counted."""
+        """Simulated second, on the clock of the steps, at which clients are counted."""
         return self._warmup
 
     @property
     def end(self) -> float:
-        """Simulated second that the trace covers."""
+        """Simulated second that is covered."""
         return self._end
 
     @property
     def provenance(self) -> Provenance:
-        """Say what the trace was made from, and which file it is."""
+        """Say what the events were made from."""
         return self._provenance
-
-    def steps(self) -> Iterator[Step]:
-        """Yield what is still to come, one step for each distinct time."""
-        columns = self._columns
-        while self._taken < len(self._starts) - 1:
-            rows = slice(*self._starts[self._taken : self._taken + 2])
-            self._taken += 1
-            events = columns.events(rows)
-            self._events += len(events)
-            yield Step(float(columns.time[rows.start]), events, columns.places(rows))
-
-    def counts(self) -> Mapping[str, int]:
-        """Return how many events were read so far, and how many there are."""
-        total = int(np.count_nonzero(self._columns.kind != AT))
-        return {"events": self._events, "events_in_trace": total}
 
     def close(self) -> None:
         """Do nothing: a file was closed when it had been read."""
@@ -91,21 +63,67 @@ class Playback:
         """Do nothing."""
 
 
-class MadeSource(Playback):
-    """Events that were made up instead of observed, from simulated second 0 on.
+class Playback(Ready):
+    """A trace, one `Step` for each distinct time of an event or a place.
+
+    Parameters
+    ----------
+    columns : Columns
+        The rows of the trace.
+    covered : float
+        Simulated seconds that they cover; the last step may be at this time itself.
+    warmup : float
+        Simulated second at which clients are counted.
+    end : float or None
+        Simulated second before which the steps stop, as live traffic does; None: all of them.
+    provenance : mapping
+        What the trace was made from, and which file it is.
+    """
+
+    def __init__(
+        self,
+        columns: Columns,
+        covered: float,
+        warmup: float,
+        end: float | None,
+        provenance: Provenance,
+    ) -> None:
+        super().__init__(warmup, covered if end is None else min(end, covered), provenance)
+        self._columns = columns if end is None else columns.before(end)
+        self._starts = [*group_starts(self._columns.time).tolist(), len(self._columns.time)]
+        self._taken = self._events = 0
+
+    def steps(self) -> Iterator[Step]:
+        """Yield what is still to come, one step for each distinct time."""
+        columns = self._columns
+        while self._taken < len(self._starts) - 1:
+            rows = slice(*self._starts[self._taken : self._taken + 2])
+            self._taken += 1
+            events = columns.events(rows)
+            self._events += len(events)
+            yield Step(float(columns.time[rows.start]), events, columns.places(rows))
+
+    def counts(self) -> Mapping[str, int]:
+        """Return how many events were read so far, and how many there are."""
+        total = int(np.count_nonzero(self._columns.kind != AT))
+        return {"events": self._events, "events_in_trace": total}
+
+
+class MadeSource(Ready):
+    """Events that are made up instead of observed, from simulated second 0 on.
+
+    They are made as they are asked for, and no vehicle's name is used twice.
 
     Parameters
     ----------
     config : MobilityConfig
-        ``warmup`` (default 0) and ``end`` (default: that of the trace).
-    trace : Trace
+        ``warmup`` (default 0) and ``end`` (default: `covered`).
+    events : callable
+        Returns the events from the first on, the same ones at each call.
+    covered : float
+        Simulated seconds that they cover.
     provenance : mapping
-        ``source``, the seed and whatever else the trace was made from.
-
-    Attributes
-    ----------
-    trace : Trace
-        All of it.
+        ``source``, the seed and whatever else they are made from.
 
     Raises
     ------
@@ -113,9 +131,14 @@ class MadeSource(Playback):
         If the warm-up leaves nothing.
     """
 
-    def __init__(self, config: MobilityConfig, trace: Trace, provenance: Provenance) -> None:
-        self.trace = trace
-        end = trace.end if config.end is None else config.end
+    def __init__(
+        self,
+        config: MobilityConfig,
+        events: Callable[[], Iterator[MobilityEvent]],
+        covered: float,
+        provenance: Provenance,
+    ) -> None:
+        end = covered if config.end is None else config.end
         warmup = config.warmup or 0.0
         if warmup >= end:
             raise ConfigError(
@@ -123,7 +146,29 @@ class MadeSource(Playback):
                 f"{config.source!r}; lower mobility.warmup or raise mobility.end"
             )
         fixed: Provenance = {"membership": config.membership, "begin": 0.0, "warmup": warmup}
-        super().__init__(columns_of(trace), trace.end, warmup, end, {**provenance, **fixed})
+        super().__init__(warmup, min(end, covered), {**provenance, **fixed})
+        self._made = events
+        self._rest = groupby(self._events(), attrgetter("time"))
+        self._taken = 0
+
+    @property
+    def trace(self) -> Trace:
+        """All of it."""
+        return Trace(tuple(self._events()), self.end)
+
+    def steps(self) -> Iterator[Step]:
+        """Yield what is still to come, one step for each distinct time."""
+        for time, group in self._rest:
+            events = tuple(group)
+            self._taken += len(events)
+            yield Step(time, events)
+
+    def counts(self) -> Mapping[str, int]:
+        """Return how many events were taken so far, and how many there are."""
+        return {"events": self._taken, "events_in_trace": sum(1 for _ in self._events())}
+
+    def _events(self) -> Iterator[MobilityEvent]:
+        return takewhile(lambda event: event.time < self.end, self._made())
 
 
 class TraceSource(Playback):

@@ -1,5 +1,7 @@
 """Joins and leaves at even intervals, for studies in which traffic plays no part."""
 
+from collections.abc import Iterator
+
 from testbed.config.schema import MobilityConfig, ScheduleConfig
 from testbed.mobility.events import MobilityEvent, Trace
 from testbed.mobility.replay import MadeSource
@@ -26,7 +28,8 @@ class ScheduledSource(MadeSource):
         schedule = config.schedule
         super().__init__(
             config,
-            plan(schedule, Streams(seed)),
+            lambda: events(schedule, Streams(seed)),
+            _covered(schedule),
             {
                 "source": "schedule",
                 "seed": seed,
@@ -39,7 +42,12 @@ class ScheduledSource(MadeSource):
 
 
 def plan(schedule: ScheduleConfig, streams: Streams) -> Trace:
-    """Draw who joins and who leaves.
+    """Return who joins and who leaves, see `events`."""
+    return Trace(tuple(events(schedule, streams)), _covered(schedule))
+
+
+def events(schedule: ScheduleConfig, streams: Streams) -> Iterator[MobilityEvent]:
+    """Draw who joins and who leaves, one after the other.
 
     A vehicle that leaves is drawn uniformly from those present; a mixed schedule tosses a
     fair coin at each change, and lets somebody join while only one vehicle is left.
@@ -52,7 +60,8 @@ def plan(schedule: ScheduleConfig, streams: Streams) -> Trace:
     """
     rng = streams.rng("schedule")
     present = [f"first{number}" for number in range(schedule.vehicles)]
-    events = [MobilityEvent(0.0, vehicle, "join") for vehicle in sorted(present)]
+    for vehicle in sorted(present):
+        yield MobilityEvent(0.0, vehicle, "join")
     for number in range(schedule.changes):
         time = (number + 1) * schedule.interval
         joins = schedule.kind == "joins" or (
@@ -60,9 +69,13 @@ def plan(schedule: ScheduleConfig, streams: Streams) -> Trace:
         )
         if joins:
             present.append(f"v{number}")
-            events.append(MobilityEvent(time, present[-1], "join"))
+            yield MobilityEvent(time, present[-1], "join")
         else:
             chosen = int(rng.integers(len(present)))
             present[chosen], present[-1] = present[-1], present[chosen]
-            events.append(MobilityEvent(time, present.pop(), "leave"))
-    return Trace(tuple(events), (schedule.changes + 1) * schedule.interval)
+            yield MobilityEvent(time, present.pop(), "leave")
+
+
+def _covered(schedule: ScheduleConfig) -> float:
+    """Return the simulated seconds up to one interval after the last change."""
+    return (schedule.changes + 1) * schedule.interval

@@ -35,7 +35,9 @@ _LONG = 1_000_000  # characters from which Arrow's reader is worth its import
 _MAGIC = {b"PAR1": (".parquet",), b"\x1f\x8b": (".gz",), b"<": (".xml",)}
 
 
-def write_trace(path: Path, trace: Trace | Recording, provenance: Provenance) -> None:
+def write_trace(
+    path: Path, trace: Trace | Recording, provenance: Provenance, safe: bool = True
+) -> None:
     """Write `trace` as CSV, or as Parquet when the file is called ``*.parquet``.
 
     Parameters
@@ -44,6 +46,8 @@ def write_trace(path: Path, trace: Trace | Recording, provenance: Provenance) ->
     trace : Trace or Recording
     provenance : mapping
         What the events were made from; a source's `provenance`.
+    safe : bool
+        As for `testbed.files.write_bytes`.
 
     Raises
     ------
@@ -57,16 +61,16 @@ def write_trace(path: Path, trace: Trace | Recording, provenance: Provenance) ->
     else:
         check_order(trace.events)
         columns = columns_of(trace)
-    write_columns(path, columns, {**provenance, "end": trace.end})
+    write_columns(path, columns, {**provenance, "end": trace.end}, safe)
 
 
-def write_columns(path: Path, columns: Columns, header: Provenance) -> None:
+def write_columns(path: Path, columns: Columns, header: Provenance, safe: bool = True) -> None:
     """Write rows with their complete header, ``end`` included; raises as `write_trace`."""
     check(columns, lambda row: f"event {row + 1}", _earliest(header), None)
     if path.suffix == ".parquet":
-        files.write_bytes(path, parquet(columns, header))
+        files.write_bytes(path, parquet(columns, header), safe=safe)
     else:
-        files.write_text(path, _csv(columns, header))
+        files.write_text(path, _csv(columns, header), safe)
 
 
 def read_trace(path: Path) -> tuple[Trace, Provenance]:
@@ -129,10 +133,14 @@ def parse_header(lines: Iterable[str]) -> dict[str, Any]:
     return header
 
 
+def header_lines(header: Provenance) -> str:
+    """Return a header as it stands at the top of a CSV file; inverted by `parse_header`."""
+    return "".join(f"# {key}: {json.dumps(header[key])}\n" for key in sorted(header))
+
+
 def _csv(columns: Columns, header: Provenance) -> str:
     text = io.StringIO()
-    for key in sorted(header):
-        text.write(f"# {key}: {json.dumps(header[key])}\n")
+    text.write(header_lines(header))
     writer = csv.writer(text, lineterminator="\n")
     time, vehicle, kind = _texts(columns)
     if columns.located:

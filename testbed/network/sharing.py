@@ -196,6 +196,15 @@ class Cell:
             self._settle()
 
 
+def alone(bits: int, rate: float) -> int:
+    """Return the microseconds of a transfer that shares its cell with nobody.
+
+    >>> alone(1, 3e6), alone(10, 3e6)
+    (1, 4)
+    """
+    return -(-bits * _MICROS // _whole(rate))
+
+
 def _entry(flow: Flow) -> tuple[int, int, int, Flow]:
     return flow.since - (-flow.left // flow.rate), flow.number, flow.turn, flow
 

@@ -3,33 +3,55 @@
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
+from weakref import WeakKeyDictionary
 
 import numpy as np
-import numpy.typing as npt
 
 from testbed.config.spec import differences
 from testbed.errors import ResultsError
 from testbed.experiments.rundir import Run, find_runs
 from testbed.ledger import RequestCost, per_request
+from testbed.reporting.intervals import Interval, Series, mean
 from testbed.reporting.names import label, order
 
-Series = npt.NDArray[np.float64]
+_MOST = 2000  # points of a curve, more than any printer tells apart
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True)
 class Curve:
-    """One method's values after requests 0, 1, ..., n, over its seeds.
+    """One method's values over the requests.
 
     Attributes
     ----------
-    mean, low, high : array of shape (n + 1,)
-        Mean, least and largest over the seeds, up to the shortest run.
+    requests : array of shape (n,)
+        0 is the initial training; of very many requests every second, third, ...
+    values : Interval
+        Over its seeds, up to the shortest run; each of shape (n,).
     """
 
-    mean: Series
-    low: Series
-    high: Series
+    requests: Series
+    values: Interval
+
+
+def remembered(function: Callable[[Run], Value]) -> Callable[[Run], Value]:
+    """Have `function` work out each run once, as every figure asks again."""
+    known: WeakKeyDictionary[Run, Value] = WeakKeyDictionary()
+
+    def recall(run: Run) -> Value:
+        if run not in known:
+            known[run] = function(run)
+        return known[run]
+
+    recall.__doc__ = function.__doc__
+    return recall
+
+
+@remembered
+def costs(run: Run) -> tuple[RequestCost, ...]:
+    """Return what each request cost, the initial training first."""
+    return per_request(run.ledger)
 
 
 def load(folder: Path) -> tuple[Run, ...]:
@@ -103,7 +125,7 @@ def cumulative(run: Run, value: Callable[[RequestCost], float]) -> Series:
     request, so the sum stands still at the others.
     """
     steps = np.zeros(requests(run) + 1)
-    everything = per_request(run.ledger)
+    everything = costs(run)
     for cost in [cost for cost in everything if cost.request > 0] or everything:
         steps[cost.request] = value(cost)
     return np.cumsum(steps)
@@ -113,8 +135,8 @@ def curve(series: Iterable[Series]) -> Curve:
     """Summarise the series of several seeds."""
     series = tuple(series)
     shortest = min(len(values) for values in series)
-    stacked = np.stack([values[:shortest] for values in series])
-    return Curve(mean=stacked.mean(axis=0), low=stacked.min(axis=0), high=stacked.max(axis=0))
+    shown = np.arange(0, shortest, -(-shortest // _MOST))
+    return Curve(shown.astype(np.float64), mean([values[shown] for values in series]))
 
 
 def manifest_value(run: Run, *keys: str) -> Any:

@@ -1,7 +1,8 @@
-"""The figures of a comparison: each a function from runs to a matplotlib figure.
+"""The figures of a comparison over its requests: functions from runs to a matplotlib figure.
 
 Values hold until the next request changes them, so lines are steps.  With several seeds
-the line is their mean and the band reaches from the least to the largest.
+the line is their mean and the band its 95 % interval.  Runs of several settings get a panel
+each.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -14,17 +15,47 @@ from testbed.errors import ResultsError
 from testbed.experiments.rundir import Run
 from testbed.ledger import TARIFFS, RequestCost
 from testbed.reporting.comparison import Curve, by_method, column, cumulative, curve, load
+from testbed.reporting.intervals import Series
 from testbed.reporting.lines import draw_curves, draw_strip, held, ticks
 from testbed.reporting.names import label
 from testbed.reporting.output import save
-from testbed.reporting.quality import measure
-from testbed.reporting.style import COLUMN, PAGE, legend_above, new_figure, render, styled
+from testbed.reporting.panels import ROWS, name_axes, name_row, panels, seeds
+from testbed.reporting.quality import Measure, measure
+from testbed.reporting.settings import grouped, one_setting, text, too_many, varying
+from testbed.reporting.style import (
+    COLUMN,
+    PAGE,
+    legend_above,
+    legend_of,
+    new_figure,
+    render,
+    styled,
+)
 from testbed.reporting.units import byte_unit, time_unit
+
+Curves = Mapping[str, Curve]
 
 _LEAST_SPAN = 1.0  # percentage points on the axis of quality, so that noise looks like noise
 
 
-def quality(runs: Sequence[Run]) -> Figure:
+def measured(runs: Sequence[Run]) -> Measure:
+    """Return what the runs measure of a model.
+
+    Raises
+    ------
+    ResultsError
+        If nothing was trained, or some runs measure something else.
+    """
+    by = measure(runs)
+    if by is None:
+        raise ResultsError(
+            "these runs trained nothing, or not the same kind of model, so there is no quality "
+            "to draw; run them with fidelity=train"
+        )
+    return by
+
+
+def quality(runs: Sequence[Run], width: float | None = None) -> Figure:
     """Draw the test accuracy or mAP of the released model over the requests.
 
     Raises
@@ -32,52 +63,100 @@ def quality(runs: Sequence[Run]) -> Figure:
     ResultsError
         If nothing was trained.
     """
-    by = measure(runs)
-    if by is None:
-        raise ResultsError("these runs trained nothing, so there is no quality to draw")
-    curves = {
-        method: curve(100 * column(run, by.column) for run in group)
-        for method, group in by_method(runs).items()
-    }
-    figure = _over_requests(curves, f"test {by.name} (%)")
+    by = measured(runs)
+    figure = _over_requests(
+        runs,
+        width,
+        lambda group: _curves(group, lambda run: 100 * column(run, by.column)),
+        lambda _: (f"test {by.name} (%)", 1.0),
+    )
     low, high = figure.axes[0].get_ylim()
     missing = max(0.0, _LEAST_SPAN - (high - low)) / 2
     figure.axes[0].set_ylim(low - missing, high + missing)
     return figure
 
 
-def cumulative_time(runs: Sequence[Run]) -> Figure:
+def cumulative_time(runs: Sequence[Run], width: float | None = None) -> Figure:
     """Draw the simulated time spent on requests so far; the initial training is left out."""
-    curves = _cumulative(runs, lambda cost: cost.seconds)
-    unit = time_unit(_largest(curves))
-    figure = _over_requests(_scaled(curves, unit.size), f"cumulative time ({unit.name})")
+
+    def scale(largest: float) -> tuple[str, float]:
+        unit = time_unit(largest)
+        return f"cumulative time ({unit.name})", unit.size
+
+    figure = _over_requests(
+        runs,
+        width,
+        lambda group: _curves(group, lambda run: cumulative(run, lambda cost: cost.seconds)),
+        scale,
+    )
     figure.axes[0].set_ylim(bottom=0)
     return figure
 
 
-def cumulative_bytes(runs: Sequence[Run]) -> Figure:
-    """Draw the serialised bytes moved for requests so far, priced by every tariff."""
-    tariffs = {name: _cumulative(runs, _price(name)) for name in TARIFFS}
-    unit = byte_unit(max(_largest(curves) for curves in tariffs.values()))
+def cumulative_bytes(runs: Sequence[Run], width: float = PAGE) -> Figure:
+    """Draw the serialised bytes moved for requests so far, priced by every tariff.
+
+    Each setting is a row of panels, or, at the width of a column, all panels are one below
+    the other.
+
+    Raises
+    ------
+    ResultsError
+        If there are too many settings.
+    """
+    keys = varying(runs)
+    groups = grouped(runs, keys)
+    wide = width > COLUMN
+    rows = len(groups) if wide else len(groups) * len(TARIFFS)
+    if rows > ROWS:
+        raise too_many(runs, keys, "bytes", wider=len(groups) <= ROWS)
+    shown = [
+        (text(keys, values), name, _curves(group, _spent(name)))
+        for values, group in groups.items()
+        for name in TARIFFS
+    ]
+    unit = byte_unit(max(_largest(curves) for _, _, curves in shown))
     with styled():
-        figure = new_figure(PAGE, 2.4)
-        panels = np.atleast_1d(figure.subplots(1, len(tariffs), sharey=True))
-        for axes, (name, curves) in zip(panels, tariffs.items(), strict=True):
+        figure = new_figure(width, 1.5 * rows + 0.9)
+        grid = figure.subplots(
+            rows,
+            len(TARIFFS) if wide else 1,
+            sharex=True,
+            sharey="row" if wide else "all",
+            squeeze=False,
+        )
+        for axes, (setting, name, curves) in zip(grid.flat, shown, strict=True):
             draw_curves(axes, _scaled(curves, unit.size))
-            axes.set_title(f"tariff: {name}")
+            axes.set_ylim(bottom=0)
+            if not wide and setting:
+                axes.set_title(f"{setting}, tariff: {name}")
+            elif not wide or axes in grid[0]:
+                axes.set_title(f"tariff: {name}")
+            if wide and setting and axes in grid[:, -1]:
+                name_row(axes, setting)
+        for axes in grid[-1]:
             axes.set_xlabel("request")
-        panels[0].set_ylim(bottom=0)
-        panels[0].set_ylabel(f"cumulative serialised\nbytes ({unit.name})")
-        legend_above(figure, panels[0])
+        label_y = f"cumulative serialised\nbytes ({unit.name})"
+        if rows == 1:
+            grid[0, 0].set_ylabel(label_y)
+        else:
+            figure.supylabel(label_y.replace("\n", " "), fontsize="medium")
+        legend_of(figure, by_method(runs), seeds(runs))
     return figure
 
 
-def population(runs: Sequence[Run]) -> Figure:
+def population(runs: Sequence[Run], width: float = PAGE) -> Figure:
     """Draw M and P over simulated time, and below it when joins, leaves and edits happened.
 
     Shown is the first method's run with the lowest seed.  Joins and leaves stand at the
     second at which they were requested, edits at the second their model was released.
+
+    Raises
+    ------
+    ResultsError
+        If the runs are of several settings.
     """
+    one_setting(runs, "population")
     method, group = next(iter(by_method(runs).items()))
     run = min(group, key=lambda run: run.seed)
     kinds = run.metrics.sort_values("request")["kind"].to_numpy()
@@ -92,7 +171,7 @@ def population(runs: Sequence[Run]) -> Figure:
     end = max(t.max(), t_end.max())
     unit = time_unit(end)
     with styled():
-        figure = new_figure(PAGE, 2.6)
+        figure = new_figure(width, 2.6)
         upper, strip = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))
         x = np.append(t, end) / unit.size
         members = held(column(run, "population")[0] + np.cumsum(steps))
@@ -103,6 +182,7 @@ def population(runs: Sequence[Run]) -> Figure:
         upper.set_ylim(bottom=0)
         upper.set_ylabel("clients")
         upper.yaxis.set_major_locator(ticks(whole=True))
+        upper.xaxis.set_major_locator(ticks(whole=False))
         draw_strip(strip, {kind: seconds / unit.size for kind, seconds in times.items()})
         strip.set_xlabel(f"simulated time ({unit.name}); {label(method)}, seed {run.seed}")
         legend_above(figure, upper)
@@ -110,7 +190,7 @@ def population(runs: Sequence[Run]) -> Figure:
 
 
 def figures(runs: Sequence[Run]) -> Mapping[str, Callable[[Sequence[Run]], Figure]]:
-    """Return the figures that can be drawn of these runs, by name."""
+    """Return the figures that are drawn of every comparison, by name."""
     by = measure(runs)
     return {
         **({by.figure: quality} if by else {}),
@@ -130,41 +210,53 @@ def draw(folder: Path) -> tuple[Path, ...]:
     """
     runs = load(folder)
     return tuple(
-        save(folder, f"figures/{name}.{kind}", render(figure, kind))
+        path
         for name, function in figures(runs).items()
-        for figure in [function(runs)]
-        for kind in ("pdf", "png")
+        for path in save_figure(folder, f"figures/{name}", function(runs))
     )
 
 
-def _price(tariff: str) -> Callable[[RequestCost], float]:
-    return lambda cost: cost.bytes[tariff].total
+def save_figure(folder: Path, name: str, figure: Figure) -> tuple[Path, ...]:
+    """Write a figure of the runs below `folder` as ``name.pdf`` and ``name.png`` in it."""
+    return tuple(save(folder, f"{name}.{kind}", render(figure, kind)) for kind in ("pdf", "png"))
 
 
-def _cumulative(runs: Sequence[Run], value: Callable[[RequestCost], float]) -> Mapping[str, Curve]:
+def _spent(tariff: str) -> Callable[[Run], Series]:
+    def price(cost: RequestCost) -> float:
+        return cost.bytes[tariff].total
+
+    return lambda run: cumulative(run, price)
+
+
+def _curves(runs: Sequence[Run], series: Callable[[Run], Series]) -> Curves:
     return {
-        method: curve(cumulative(run, value) for run in group)
-        for method, group in by_method(runs).items()
+        method: curve(series(run) for run in group) for method, group in by_method(runs).items()
     }
 
 
-def _largest(curves: Mapping[str, Curve]) -> float:
-    return max(float(values.high.max()) for values in curves.values())
+def _largest(curves: Curves) -> float:
+    return max(float(one.values.high.max()) for one in curves.values())
 
 
-def _scaled(curves: Mapping[str, Curve], size: float) -> Mapping[str, Curve]:
+def _scaled(curves: Curves, size: float) -> Curves:
     return {
-        method: Curve(values.mean / size, values.low / size, values.high / size)
-        for method, values in curves.items()
+        method: Curve(one.requests, one.values.scaled(1 / size)) for method, one in curves.items()
     }
 
 
-def _over_requests(curves: Mapping[str, Curve], ylabel: str) -> Figure:
+def _over_requests(
+    runs: Sequence[Run],
+    width: float | None,
+    curves: Callable[[Sequence[Run]], Curves],
+    scale: Callable[[float], tuple[str, float]],
+) -> Figure:
+    """Draw curves in a panel per setting; `scale` names the axis and its unit's size."""
     with styled():
-        figure = new_figure(COLUMN, 2.4)
-        axes = figure.subplots()
-        draw_curves(axes, curves)
-        axes.set_xlabel("request")
-        axes.set_ylabel(ylabel)
-        legend_above(figure, axes)
+        figure, laid = panels(runs, width, "a figure over the requests")
+        drawn = [curves(panel.runs) for panel in laid]
+        name, size = scale(max(map(_largest, drawn)))
+        for panel, lines in zip(laid, drawn, strict=True):
+            draw_curves(panel.axes, _scaled(lines, size))
+        name_axes(figure, laid, "request", name)
+        legend_of(figure, by_method(runs), seeds(runs))
     return figure

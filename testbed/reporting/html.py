@@ -46,7 +46,7 @@ _CAPTIONS = {
     ),
 }
 _DIGITS = 16  # of a fingerprint
-_BAND = " Lines are means over the seeds, bands reach from the least to the largest."
+_BAND = " Lines are means over the seeds, bands their 95 % bootstrap intervals."
 TARIFF_NOTES = {
     "incremental": (
         "What the algorithm needs: newly sampled clients download the initial model and upload "

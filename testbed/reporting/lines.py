@@ -6,7 +6,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
-from testbed.reporting.comparison import Curve, Series
+from testbed.reporting.comparison import Curve
+from testbed.reporting.intervals import Series
 from testbed.reporting.names import label
 from testbed.reporting.style import Look, looks
 
@@ -20,19 +21,19 @@ _EVENTS = (
 
 
 def draw_curves(axes: Axes, curves: Mapping[str, Curve]) -> None:
-    """Draw the curve of every method over the requests."""
+    """Draw the curve of every method over the requests, with its band."""
     for position, (method, look) in enumerate(looks(tuple(curves)).items()):
         _draw_one(axes, method, curves[method], look, position / len(curves))
-    longest = max(len(values.mean) for values in curves.values()) - 1
+    longest = float(max(one.requests[-1] for one in curves.values()))
     axes.set_xlim(0, longest + _tail(longest))
     axes.xaxis.set_major_locator(ticks(whole=True))
     axes.yaxis.set_major_locator(ticks(whole=False))
 
 
-def _draw_one(axes: Axes, method: str, values: Curve, look: Look, offset: float) -> None:
-    last = len(values.mean) - 1
-    x = np.append(np.arange(last + 1), last + _tail(last))
-    every = max(1, last // _MARKERS)
+def _draw_one(axes: Axes, method: str, one: Curve, look: Look, offset: float) -> None:
+    points, values = len(one.requests), one.values
+    x = np.append(one.requests, one.requests[-1] + _tail(one.requests[-1]))
+    every = max(1, (points - 1) // _MARKERS)
     axes.step(
         x,
         held(values.mean),
@@ -41,8 +42,9 @@ def _draw_one(axes: Axes, method: str, values: Curve, look: Look, offset: float)
         linestyle=look.dashes,
         marker=look.marker,
         # Lines that coincide carry their markers at different requests.
-        markevery=range(int(offset * every), last + 1, every),
+        markevery=range(int(offset * every), points, every),
         label=label(method),
+        zorder=over(offset),
     )
     if not np.array_equal(values.low, values.high):
         axes.fill_between(
@@ -56,7 +58,12 @@ def _draw_one(axes: Axes, method: str, values: Curve, look: Look, offset: float)
         )
 
 
-def _tail(last: int) -> float:
+def over(offset: float) -> float:
+    """Return the height of a line above others; methods listed first lie on top."""
+    return 3 - offset
+
+
+def _tail(last: float) -> float:
     """How far beyond the last request its value is drawn, so that the last step shows."""
     return max(0.5, last / 100)
 

@@ -16,7 +16,7 @@ import simpy
 from testbed.config.schema import Experiment
 from testbed.mobility import MobilityEvent, Place, Places
 from testbed.network import Cell, Radio, draw
-from testbed.network.sharing import Policy
+from testbed.network.sharing import Policy, alone
 from testbed.simulation.clock import duration
 from testbed.streams import Streams
 
@@ -44,6 +44,8 @@ class Air:
 
     Attributes
     ----------
+    shared : bool
+        Transfers share cells, and their rates follow the vehicles.
     latency : int
         Microseconds until the first bit of a connection arrives.
     """
@@ -54,8 +56,8 @@ class Air:
         config = experiment.network
         self._env = env
         self._draw = cache(partial(draw, streams))
-        self._shared = located
-        self._policy: Policy = config.sharing if self._shared else "none"
+        self.shared = located
+        self._policy: Policy = config.sharing if self.shared else "none"
         self._slots = config.slots
         self._radios: Mapping[Way, Radio] = {
             "up": Radio.from_config(config),
@@ -70,7 +72,7 @@ class Air:
 
     def follow(self, events: Iterable[MobilityEvent], distances: Places) -> None:
         """Take in a step: each join begins a visit, and members are where they were seen."""
-        if not self._shared:
+        if not self.shared:
             return
         for event in events:
             if event.kind == "join":
@@ -99,11 +101,15 @@ class Air:
     def rate(self, vehicle: str, way: Way) -> float:
         """Return the bits per second a vehicle would have alone; 0 where nothing gets through."""
         radio = self._radios[way]
-        place = self._place(vehicle)
+        place = self._place(vehicle) if self.shared else None
         if place is None:
             return radio.peak
         visit = self._visits.get(vehicle, 0)
         return radio.rate(place.metres, self._draw(place.rsu, vehicle, visit))
+
+    def crossing(self, vehicle: str, way: Way, bits: int) -> int:
+        """Return the microseconds of a transfer, where vehicles share nothing."""
+        return self.latency + alone(bits, self.rate(vehicle, way)) if bits else 0
 
     def _place(self, vehicle: str) -> Place | None:
         return self._gone[vehicle] if vehicle in self._gone else self._places.get(vehicle)

@@ -1,15 +1,13 @@
 """Whether contact times sufficed and how long requests waited: figures of one run."""
 
-from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import fmean
 
 import numpy as np
 
 from testbed.simulation.clock import seconds
 from testbed.simulation.jobs import Jobs
-from testbed.simulation.metric import Metric
+from testbed.simulation.tally import Tally
 
 
 @dataclass(frozen=True)
@@ -67,46 +65,18 @@ class Contact:
     batch_mean: float
 
 
-def contact(metrics: Sequence[Metric], jobs: Jobs) -> Contact:
+def contact(tally: Tally, jobs: Jobs) -> Contact:
     """Work out the figures of a run; the initial training counts among those asked."""
-    requests = [metric for metric in metrics if metric.request > 0]
-    queue = waiting([m.t for m in requests], [m.t_start for m in requests])
-    # A batch has a row for each of its requests.
-    batches = round(sum(1 / metric.batch for metric in requests))
-    wasted = jobs.wasted
+    requests, batches, wasted = tally.requests, round(tally.batches), jobs.wasted
     return Contact(
-        forget=_delays(requests, "leave"),
-        include=_delays(requests, "join"),
+        forget=Spread.of(tally.forget),
+        include=Spread.of(tally.include),
         asked=jobs.asked,
         delivered=jobs.asked - jobs.lost,
         wasted_s=seconds(wasted.micros),
         wasted_bytes=wasted.bytes,
-        queue_max=max(queue, default=0),
-        queue_mean=fmean(queue) if queue else 0.0,
-        batch_max=max((metric.batch for metric in requests), default=0),
-        batch_mean=len(requests) / batches if batches else 0.0,
+        queue_max=tally.waiting_most,
+        queue_mean=tally.waiting_sum / requests if requests else 0.0,
+        batch_max=tally.batch_most,
+        batch_mean=requests / batches if batches else 0.0,
     )
-
-
-def waiting(arrivals: Sequence[float], starts: Sequence[float]) -> list[int]:
-    """Return how many requests wait just after each arrival.
-
-    Parameters
-    ----------
-    arrivals, starts : sequence of float
-        When each request came and when its handling began; both non-decreasing.
-
-    Examples
-    --------
-    >>> waiting([0, 1, 2, 9], [0, 5, 8, 9])
-    [0, 1, 2, 0]
-    """
-    return [
-        number - bisect_right(starts, arrival, hi=number)
-        for number, arrival in enumerate(arrivals, start=1)
-    ]
-
-
-def _delays(requests: Sequence[Metric], kind: str) -> Spread:
-    # Differences of whole microseconds.
-    return Spread.of([round(m.t_end - m.t, 6) for m in requests if m.kind == kind])

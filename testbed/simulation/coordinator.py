@@ -1,8 +1,7 @@
 """The coordinator as a SimPy process: a queue of edit requests, handled in order."""
 
-import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
 import simpy
@@ -11,24 +10,20 @@ from testbed.editing.clients import Client, normal_form
 from testbed.editing.fsosa import Diagnostics, Parameters
 from testbed.editing.methods import EditState, Method
 from testbed.editing.orders import Fuse, Order, Train, Tune, Work
-from testbed.editing.storage import storage_bytes
 from testbed.errors import EditError, ScenarioError
-from testbed.execution import Executor
-from testbed.fusion.rules import Rule, network_of
-from testbed.learning.acceptance import Unusable, accept, inspect, inspect_model
+from testbed.fusion.rules import Rule
+from testbed.learning.acceptance import Unusable
 from testbed.learning.blocks import State as Model
-from testbed.learning.blocks import blocks
-from testbed.learning.contribution import Contribution
 from testbed.learning.evaluation import Score
-from testbed.learning.statistics import extra_like, kind_of
 from testbed.learning.task import Session, Task
-from testbed.ledger import COORDINATOR, EVERYONE, Ledger, LedgerRow
+from testbed.ledger import COORDINATOR, EVERYONE, LedgerRow
 from testbed.ledger.rows import Phase, RequestKind, Result
 from testbed.simulation.billing import Account, Step
 from testbed.simulation.clock import seconds
 from testbed.simulation.costs import Costs
 from testbed.simulation.fleet import EditRequest
 from testbed.simulation.jobs import Assignment, Events, Jobs
+from testbed.simulation.learning import Learning
 from testbed.simulation.metric import Judged, Metric
 
 Steps = list[Step]
@@ -64,7 +59,8 @@ class Coordinator:
     ----------
     env : Environment
     task : Task
-    executor : Executor
+    learning : Learning
+        What comes of orders.
     costs : Costs
     jobs : Jobs
         The clients' work.
@@ -74,10 +70,10 @@ class Coordinator:
         Of the method.
     handling : {"sequential", "batch"}
         Whether requests that wait together are handled one by one or as one change.
-    ledger : Ledger
-        Filled as the run goes.
-    metrics : list of Metric
-        One per handled request, the initial training first.
+    bill : callable
+        Receives the ledger rows of each handled change.
+    note : callable
+        Receives the metrics of the requests in it, the initial training first.
     judged : list of Judged
         One per released detector.
     refusals : list of Refusal
@@ -89,20 +85,20 @@ class Coordinator:
     before : mapping of str to Tensor, or None
         The model that the released one has replaced.
     watch : callable
-        Called with the ledger rows of each handled change.
+        Called with the ledger rows of each handled change when all is noted.
     """
 
     env: simpy.Environment
     task: Task
-    executor: Executor
+    learning: Learning
     costs: Costs
     jobs: Jobs
     account: Account
     method: Method
     rule: Rule
     handling: Literal["sequential", "batch"]
-    ledger: Ledger = field(default_factory=Ledger)
-    metrics: list[Metric] = field(default_factory=list)
+    bill: Callable[[Sequence[LedgerRow]], None]
+    note: Callable[[Sequence[Metric]], None]
     judged: list[Judged] = field(default_factory=list)
     refusals: list[Refusal] = field(default_factory=list)
     ignored: int = 0
@@ -172,7 +168,7 @@ class Coordinator:
             self.before = self.state.fused.model
         self.state = state
         if triggered:
-            self._stored = storage_bytes(state)
+            self._stored = self.learning.stored(state)
         yield from self._release(steps, state.population, triggered)
         if triggered:
             self._score = self._evaluate(state.fused.model, steps)
@@ -186,9 +182,8 @@ class Coordinator:
             subset=len(state.subset),
             triggered=triggered,
         )
-        for row in rows:
-            self.ledger.add(row)
-        self._note(requests, state, diagnostics, start, triggered)
+        self.bill(rows)
+        self.note(self._metrics(requests, state, diagnostics, start, triggered))
         self.watch(rows)
         return state
 
@@ -237,57 +232,36 @@ class Coordinator:
     def _execute(self, order: Order, number: int, steps: Steps) -> Events:
         match order:
             case Train(clients):
-                parts = [client.partition for client in clients]
-                trained = self.executor.train(parts, self.rule.statistic)
-                sent = [
-                    accept(one.contribution, self._inspection(part))
-                    for part, one in zip(parts, trained, strict=True)
-                ]
+                trained = self.learning.train([each.partition for each in clients], self.rule)
                 wanted = [
-                    self._training(client, one.train_s, one.fisher_s, _useless(upload))
-                    for client, one, upload in zip(clients, trained, sent, strict=True)
+                    self._training(client, one.train_s, one.fisher_s, _useless(one.contribution))
+                    for client, one in zip(clients, trained, strict=True)
                 ]
                 lost = yield from self.jobs.work_on(wanted, steps)
+                sent = (one.contribution for one in trained)
                 return self._usable(dict(zip(clients, sent, strict=True)), lost, number)
             case Tune(clients, given, epochs, turn, optimiser):
                 model = self.task.initial if given is None else given
                 clients = tuple(dict.fromkeys(clients))
                 session = Session(epochs, turn, optimiser)
-                tuned = self.executor.tune(
-                    [client.partition for client in clients], model, session
-                )
-                models = [accept(one.model, self._inspect_model) for one in tuned]
+                tuned = self.learning.tune([each.partition for each in clients], model, session)
                 wanted = [
-                    self._tuning(client, one.train_s, session, _useless(upload))
-                    for client, one, upload in zip(clients, tuned, models, strict=True)
+                    self._tuning(client, one.train_s, session, _useless(one.model))
+                    for client, one in zip(clients, tuned, strict=True)
                 ]
-                done: Steps = []
-                lost = yield from self.jobs.work_on(wanted, done)
-                steps.extend(replace(step, round=turn) for step in done)
+                lost = yield from self.jobs.work_on(wanted, steps)
+                models = (one.model for one in tuned)
                 return self._usable(dict(zip(clients, models, strict=True)), lost, number)
             case Fuse(contributions):
-                begin = time.perf_counter()
-                rng = self.task.streams.rng("fusion")
-                fused = self.rule.fuse(contributions, network_of(self.task), rng)
-                took = time.perf_counter() - begin
-                micros = self.costs.solve(len(contributions), took)
-                met = all(solve.converged for solve in fused.solves.values())
+                fused = self.learning.fuse(contributions, self.rule)
+                micros = self.costs.solve(len(contributions), fused.seconds)
+                met = all(solve.converged for solve in fused.value.solves.values())
                 result: Result = "ok" if met else "unconverged"
                 start = int(self.env.now)
+                end, took = start + micros, fused.seconds
                 yield self.env.timeout(micros)
-                steps.append(
-                    Step(COORDINATOR, "solve", start, start + micros, measured=took, result=result)
-                )
-                return fused
-
-    def _inspection(self, part: int) -> Callable[[Contribution], str | None]:
-        """Return the check of what the client of a partition sends."""
-        task, statistic = self.task, self.rule.statistic
-        kind, extra = kind_of(task, statistic), extra_like(task, part, statistic)
-        return lambda sent: inspect(sent, blocks(task.model), task.initial, kind, extra)
-
-    def _inspect_model(self, sent: Model) -> str | None:
-        return inspect_model(sent, self.task.initial)
+                steps.append(Step(COORDINATOR, "solve", start, end, measured=took, result=result))
+                return fused.value
 
     def _training(
         self, client: Client, train_s: float, fisher_s: float, useless: Phase | None
@@ -303,7 +277,7 @@ class Coordinator:
     ) -> Assignment:
         """Ask for a model made from the present one, which nobody could prepare or keep."""
         stages = self.costs.tuning(client, train_s, session)
-        return Assignment(client, stages, useless=useless, repeatable=False)
+        return Assignment(client, stages, useless=useless, repeatable=False, round=session.round)
 
     def _release(self, steps: Steps, population: Sequence[Client], triggered: bool) -> Events:
         """Send the model to every active client, see `Air.broadcast`.
@@ -321,50 +295,47 @@ class Coordinator:
 
     def _evaluate(self, model: Model, steps: Steps) -> Score:
         """Score the released model; the experimenter's work, billed with no time."""
-        begin = time.perf_counter()
-        result = self.task.score(model)
-        now = int(self.env.now)
-        took = time.perf_counter() - begin
-        steps.append(Step(COORDINATOR, "evaluate", now, now, measured=took))
-        return result
+        scored, now = self.learning.score(model), int(self.env.now)
+        steps.append(Step(COORDINATOR, "evaluate", now, now, measured=scored.seconds))
+        return scored.value
 
-    def _note(
+    def _metrics(
         self,
         requests: Sequence[EditRequest],
         state: EditState,
         diagnostics: Diagnostics | None,
         start: int,
         triggered: bool,
-    ) -> None:
-        """Write the metrics of the requests that were just handled."""
+    ) -> tuple[Metric, ...]:
+        """Return the metrics of the requests that were just handled."""
         solves = list(state.fused.solves.values()) if triggered else []
         replaced = len(diagnostics.admitted) if diagnostics else 0
-        for request in requests or (None,):
-            self.metrics.append(
-                Metric(
-                    request=request.number if request else 0,
-                    t=request.time if request else seconds(start),
-                    kind=request.kind if request else "init",
-                    vehicle=request.client.vehicle if request else "",
-                    partition=request.client.partition if request else -1,
-                    t_start=seconds(start),
-                    t_end=seconds(int(self.env.now)),
-                    batch=max(1, len(requests)),
-                    population=len(state.population),
-                    subset=len(state.subset),
-                    subset_changed=bool(diagnostics and (diagnostics.evicted or replaced)),
-                    replaced=replaced,
-                    triggered=triggered,
-                    server_bytes=self._stored,
-                    accuracy=self._score.accuracy,
-                    loss=self._score.loss,
-                    map50_95=self._score.map50_95,
-                    map50=self._score.map50,
-                    iterations=max((solve.iterations for solve in solves), default=0),
-                    residual=max((solve.residual for solve in solves), default=0.0),
-                    converged=all(solve.converged for solve in solves),
-                )
+        return tuple(
+            Metric(
+                request=request.number if request else 0,
+                t=request.time if request else seconds(start),
+                kind=request.kind if request else "init",
+                vehicle=request.client.vehicle if request else "",
+                partition=request.client.partition if request else -1,
+                t_start=seconds(start),
+                t_end=seconds(int(self.env.now)),
+                batch=max(1, len(requests)),
+                population=len(state.population),
+                subset=len(state.subset),
+                subset_changed=bool(diagnostics and (diagnostics.evicted or replaced)),
+                replaced=replaced,
+                triggered=triggered,
+                server_bytes=self._stored,
+                accuracy=self._score.accuracy,
+                loss=self._score.loss,
+                map50_95=self._score.map50_95,
+                map50=self._score.map50,
+                iterations=max((solve.iterations for solve in solves), default=0),
+                residual=max((solve.residual for solve in solves), default=0.0),
+                converged=all(solve.converged for solve in solves),
             )
+            for request in requests or (None,)
+        )
 
 
 def _useless(upload: object) -> Phase | None:

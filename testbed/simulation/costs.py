@@ -2,13 +2,14 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, lru_cache, partial
 
 from testbed.config import Experiment
 from testbed.editing.clients import Client
 from testbed.fusion.rules import Rule, network_of
 from testbed.learning.contribution import serialise_model
 from testbed.learning.flops import CURVATURE_PASSES, training_flops
+from testbed.learning.shapes import once
 from testbed.learning.statistics import statistic_bytes, statistic_flops
 from testbed.learning.task import ONE_SHOT, Session, Task
 from testbed.ledger.rows import Phase
@@ -100,19 +101,22 @@ class Costs:
 
 def costs(experiment: Experiment, task: Task, rule: Rule) -> Costs:
     """Work out the costs of a run whose uploads are fused by `rule`."""
-    epochs, statistic = task.epochs, rule.statistic
+    epochs, statistic, model = task.epochs, rule.statistic, task.model
     sizes = {part: len(chosen) for part, chosen in enumerate(task.parts)}
-    training = training_flops(task.model, task.shape, samples=1, epochs=epochs)
-    fisher = statistic_flops(task, statistic)
+    training = training_flops(model, task.shape, samples=1, epochs=epochs)
+    fisher = once(task, ("flops", statistic), lambda: statistic_flops(task, statistic))
+    upload = statistic_bytes(task, statistic)
     return Costs(
         measured=experiment.time.mode == "measured",
         prepared=experiment.work.when == "prepared",
-        device=partial(device_of, experiment.device, task.streams),
+        device=lru_cache(maxsize=1024)(partial(device_of, experiment.device, task.streams)),
         server=Device.from_config(experiment.server),
-        model_bytes=len(serialise_model(task.initial)),
-        contribution_bytes=statistic_bytes(task, statistic),
+        model_bytes=once(model, "bytes", lambda: len(serialise_model(task.initial))),
+        contribution_bytes=lambda part: once(
+            task, ("bytes", statistic, part), lambda: upload(part)
+        ),
         epochs=epochs,
         training={part: training * size for part, size in sizes.items()},
         fisher={part: fisher * size for part, size in sizes.items()},
-        solve_flops=partial(rule.flops, network_of(task)),
+        solve_flops=cache(partial(rule.flops, network_of(task))),
     )

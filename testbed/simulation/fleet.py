@@ -35,11 +35,26 @@ class Fleet:
 
     Everything here follows from the mobility events and the seed alone, never from a
     method, so every method sees the same requests.
+
+    Attributes
+    ----------
+    streams : Streams
+    pool : int
+        Data partitions.
+    participation : float
+        Share of the vehicles that take part.
+    returning : bool
+        Vehicles may come back, and are known again.
+    requests : int
+        Those caused so far.
+    without_partition, not_participating : int
+        Joins of vehicles that did not become clients, by reason.
     """
 
     streams: Streams
     pool: int
     participation: float
+    returning: bool = True
     _present: dict[str, None] = field(default_factory=dict)
     _clients: dict[str, Client] = field(default_factory=dict)
     _free: set[int] = field(default_factory=set)
@@ -56,6 +71,11 @@ class Fleet:
     def present(self) -> int:
         """Participating vehicles that are members now, clients or not."""
         return len(self._present)
+
+    @property
+    def size(self) -> int:
+        """How many clients there are."""
+        return len(self._clients)
 
     @property
     def clients(self) -> tuple[Client, ...]:
@@ -122,6 +142,7 @@ class Fleet:
             rng = self.streams.rng("partition-of", vehicle, self.requests)
             chosen = free[int(rng.integers(len(free)))]
         self._free.remove(chosen)
-        self._former[vehicle] = chosen
+        if self.returning:
+            self._former[vehicle] = chosen
         client = self._clients[vehicle] = Client(vehicle, chosen)
         return client

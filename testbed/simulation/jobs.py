@@ -11,7 +11,7 @@ from testbed.editing.clients import Client
 from testbed.ledger.rows import Phase
 from testbed.simulation.air import Air
 from testbed.simulation.billing import Step
-from testbed.simulation.vehicle import Cut, Job, Progress, Stage
+from testbed.simulation.vehicle import Cut, Job, Progress, Stage, undisturbed
 
 Events = Generator[simpy.Event, Any, Any]
 
@@ -30,6 +30,8 @@ class Assignment:
         The phase of which nothing usable comes.
     repeatable : bool
         Asked again, the client would do exactly the same, so that what it has done keeps.
+    round : int
+        Of training within the request; 0 where a method has none.
     """
 
     client: Client
@@ -37,6 +39,7 @@ class Assignment:
     reused: bool = False
     useless: Phase | None = None
     repeatable: bool = True
+    round: int = 0
 
 
 @dataclass
@@ -75,6 +78,10 @@ class Jobs:
 
     def work_on(self, assignments: Sequence[Assignment], steps: list[Step]) -> Events:
         """Have clients work side by side; return in which phase some left, by client."""
+        self.asked += len(assignments)
+        if self.work.departure == "finish" and not self.air.shared:
+            yield from self._undisturbed(assignments, steps)
+            return {}
         jobs = {each.client: self._start(each, steps) for each in assignments}
         yield self.env.all_of([job.process for job in jobs.values()])
         self._running.clear()
@@ -84,9 +91,20 @@ class Jobs:
             if not job.process.value:
                 lost[each.client] = job.phase
                 self._keep(each, job.progress)
-        self.asked += len(jobs)
         self.lost += len(lost)
         return lost
+
+    def _undisturbed(self, assignments: Sequence[Assignment], steps: list[Step]) -> Events:
+        """Have clients work that nothing can interrupt: what they do is known beforehand."""
+        latest = now = int(self.env.now)
+        for each in assignments:
+            done = undisturbed(
+                self.air, each.client.vehicle, each.stages, now,
+                reused=each.reused, useless=each.useless, turn=each.round,
+            )  # fmt: skip
+            steps.extend(done)
+            latest = max(latest, done[-1].end)
+        yield self.env.timeout(latest - now)
 
     def _start(self, wanted: Assignment, steps: list[Step]) -> Job:
         client = wanted.client
@@ -99,6 +117,7 @@ class Jobs:
             self._kept.pop(client, Progress()),
             reused=wanted.reused,
             useless=wanted.useless,
+            turn=wanted.round,
             silent=client.vehicle in self._silent,
         )
         self._running[client.vehicle] = job

@@ -9,7 +9,7 @@ from testbed.learning.statistics import HELD_OUT, chooses
 from testbed.learning.task import Task
 from testbed.simulation.coordinator import Refusal
 from testbed.simulation.jobs import Jobs
-from testbed.simulation.metric import Metric
+from testbed.simulation.tally import Tally
 
 
 def notes(method: Method, statistic: str, parameters: Parameters, task: Task) -> tuple[str, ...]:
@@ -28,9 +28,7 @@ def notes(method: Method, statistic: str, parameters: Parameters, task: Task) ->
 
 def warnings(
     experiment: Experiment,
-    metrics: Sequence[Metric],
-    initial: int,
-    size: int,
+    tally: Tally,
     warmup: float,
     jobs: Jobs,
     refusals: Sequence[Refusal],
@@ -40,17 +38,15 @@ def warnings(
     Parameters
     ----------
     experiment : Experiment
-    metrics : sequence of Metric
-    initial, size : int
-        M0 and P.
+    tally : Tally
     warmup : float
         Simulated second at which the clients were to be together.
     jobs : Jobs
     refusals : sequence of Refusal
     """
     return (
-        *_late(metrics[0], warmup),
-        *_assumptions(metrics, experiment, initial, size),
+        *_late(tally, warmup),
+        *_assumptions(tally, experiment),
         *_lost(jobs),
         *map(_refused, refusals),
     )
@@ -76,45 +72,37 @@ def _lost(jobs: Jobs) -> list[str]:
     ]
 
 
-def _late(first: Metric, warmup: float) -> list[str]:
+def _late(tally: Tally, warmup: float) -> list[str]:
     """Say when the initial clients were not together at the end of the warm-up."""
-    if first.t <= warmup:
+    if tally.first is None or tally.first.t <= warmup:
         return []
     return [
-        f"The wanted initial clients were together only {first.t - warmup:g} s after the warm-up; "
-        "the run started then."
+        f"The wanted initial clients were together only {tally.first.t - warmup:g} s after the "
+        "warm-up; the run started then."
     ]
 
 
-def _assumptions(
-    metrics: Sequence[Metric], experiment: Experiment, initial: int, size: int
-) -> list[str]:
+def _assumptions(tally: Tally, experiment: Experiment) -> list[str]:
     """Name the assumptions of the paper that did not hold in this run."""
-    found = []
-    outside = [m for m in metrics if not initial / 2 <= m.population <= 2 * initial]
-    if outside:
+    found, initial = [], tally.initial
+    if tally.strayed:
         found.append(
             f"The population left [M0/2, 2 M0] = [{initial / 2:g}, {2 * initial}] at "
-            f"{len(outside)} of {len(metrics) - 1} requests, first at request "
-            f"{outside[0].request} with M = {outside[0].population}."
+            f"{tally.outside} of {tally.requests} requests, first at request "
+            f"{tally.strayed.request} with M = {tally.strayed.population}."
         )
-    # A subset of 0 means that the method keeps none; some never replace who has left.
-    shrunk = [m for m in metrics if m.population < size and m.subset]
-    if shrunk:
+    if tally.shrunk:
         found.append(
-            f"The population fell below P = {size} at {len(shrunk)} requests; "
+            f"The population fell below P = {tally.size} at {tally.shrunk} requests; "
             "the subset shrank with it."
         )
-    loose = [m for m in metrics if not m.converged]
-    if loose:
-        worst = max(m.residual for m in loose)
+    if tally.loose:
         found.append(
-            f"{len(loose)} projections stopped above fusion.rtol = {experiment.fusion.rtol:g}; "
-            f"the largest relative residual was {worst:.1e}."
+            f"{tally.loose} projections stopped above fusion.rtol = {experiment.fusion.rtol:g}; "
+            f"the largest relative residual was {tally.residual:.1e}."
         )
-    handled = len(metrics) - 1
-    if handled < experiment.editing.requests:
+    if tally.requests < experiment.editing.requests:
         found.append(
-            f"The traffic ended after {handled} of {experiment.editing.requests} requests."
+            f"The traffic ended after {tally.requests} of {experiment.editing.requests} requests."
         )
     return found

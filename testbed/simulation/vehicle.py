@@ -84,6 +84,8 @@ class Job:
         The same contribution was made before in this run.
     useless : str or None
         The phase of which nothing usable comes.  It is billed, and nothing follows it.
+    turn : int
+        The training round; 0 where a method has none.
     silent : bool
         The vehicle is out of reach now.
 
@@ -104,11 +106,12 @@ class Job:
         *,
         reused: bool = False,
         useless: Phase | None = None,
+        turn: int = 0,
         silent: bool = False,
     ) -> None:
         self.env, self.air, self.vehicle = env, air, vehicle
         self.stages, self.steps, self.progress = stages, steps, progress
-        self.reused, self.useless = reused, useless
+        self.reused, self.useless, self.turn = reused, useless, turn
         self._silent = silent
         self._link: tuple[Cell, Flow, Way] | None = None
         self.process = env.process(self._run())
@@ -167,8 +170,10 @@ class Job:
             pieces.append(self._piece(stage, start, before))
         if not pieces:  # given up before it was heard of
             pieces.append(self._piece(stage, int(self.env.now), self.progress.done))
-        result = "lost" if lost else self._result(stage)
-        self.steps.extend(replace(piece, result=result) for piece in pieces)
+        result = "lost" if lost else _result(stage, self.useless)
+        if result != "ok":
+            pieces = [replace(piece, result=result) for piece in pieces]
+        self.steps.extend(pieces)
         return not lost
 
     def _listen(self) -> Events:
@@ -224,7 +229,48 @@ class Job:
             up=moved if stage.way == "up" else 0,
             measured=None if stage.measured is None else stage.measured * share,
             reused=self.reused and stage.way != "down",
+            round=self.turn,
         )
 
-    def _result(self, stage: Stage) -> Result:
-        return "unusable" if stage.phase == self.useless else "ok"
+
+def undisturbed(
+    air: Air,
+    vehicle: str,
+    stages: Sequence[Stage],
+    start: int,
+    *,
+    reused: bool = False,
+    useless: Phase | None = None,
+    turn: int = 0,
+) -> list[Step]:
+    """Return the steps of a `Job` that nothing can interrupt, where transfers share nothing.
+
+    Parameters are those of a `Job`; `start` is in microseconds.
+    """
+    steps = []
+    for stage in stages:
+        way = stage.way
+        end = start + (air.crossing(vehicle, way, stage.amount) if way else stage.amount)
+        steps.append(
+            Step(
+                vehicle,
+                stage.phase,
+                start,
+                end,
+                network=way is not None,
+                down=stage.amount // _BITS if way == "down" else 0,
+                up=stage.amount // _BITS if way == "up" else 0,
+                measured=stage.measured,
+                reused=reused and way != "down",
+                result=_result(stage, useless),
+                round=turn,
+            )
+        )
+        if stage.phase == useless:
+            break
+        start = end
+    return steps
+
+
+def _result(stage: Stage, useless: Phase | None) -> Result:
+    return "unusable" if stage.phase == useless else "ok"

@@ -1,7 +1,7 @@
 """One run: traffic, vehicles, link and coordinator in one SimPy environment."""
 
 from collections.abc import Generator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import isnan
 from typing import Any
 
@@ -18,19 +18,29 @@ from testbed.learning.blocks import State
 from testbed.learning.statistics import chooses
 from testbed.learning.task import Task
 from testbed.ledger import TARIFFS, LedgerRow
-from testbed.mobility import MobilityEvent, MobilitySource, Recorder, Recording, Step
+from testbed.mobility import (
+    MadeSource,
+    MobilityEvent,
+    MobilitySource,
+    Recorder,
+    Recording,
+    Step,
+)
 from testbed.simulation import remarks
 from testbed.simulation.air import Air
 from testbed.simulation.billing import Account
+from testbed.simulation.books import Books
 from testbed.simulation.clock import Moment, micros, seconds
 from testbed.simulation.contact import Contact, contact
 from testbed.simulation.coordinator import Coordinator
 from testbed.simulation.costs import costs
 from testbed.simulation.fleet import Fleet
 from testbed.simulation.jobs import Jobs
+from testbed.simulation.learning import Learning, Real
 from testbed.simulation.metric import Judged, Metric
 from testbed.simulation.progress import Observer, Progress, ignore
 from testbed.simulation.proxy import Proxy
+from testbed.simulation.tally import Tally
 
 _REPORT_EVERY = 10.0
 
@@ -43,14 +53,17 @@ class Outcome:
     ----------
     ledger : tuple of LedgerRow
     metrics : tuple of Metric
+    trace : Recording
+        The membership events that were used, before participation, and where members were.
+        All three are empty where they were written down elsewhere, see `Books`.
+    covered : float
+        Simulated seconds of traffic that were used.
     judged : tuple of Judged
         One per released detector.
     model : mapping of str to Tensor
         The model released last.
     before : mapping of str to Tensor, or None
         The one that it replaced.
-    trace : Recording
-        The membership events that were used, before participation, and where members were.
     population_initial, subset_size : int
         M0 and P; M0 counts clients whose first contribution was refused.
     counts : mapping of str to int
@@ -65,10 +78,11 @@ class Outcome:
 
     ledger: tuple[LedgerRow, ...]
     metrics: tuple[Metric, ...]
+    trace: Recording
+    covered: float
     judged: tuple[Judged, ...]
     model: State
     before: State | None
-    trace: Recording
     population_initial: int
     subset_size: int
     counts: Mapping[str, int]
@@ -79,28 +93,56 @@ class Outcome:
 
 @dataclass
 class World:
-    """Brings the processes of one run together."""
+    """Brings the processes of one run together.
+
+    Attributes
+    ----------
+    experiment : Experiment
+    method : str
+    task : Task
+    executor : Executor or Learning
+        Where clients train, or what answers orders in their place: a `Placeholder` makes it a
+        run without learning, whatever `experiment.fidelity` says.
+    source : MobilitySource
+    observer : callable
+        Told about progress.
+    books : Books or None
+        Where to write down what happens; None keeps it for the outcome.
+    covered : float
+        Simulated seconds of traffic so far.
+    parameters : Parameters or None
+        Of the method; None until the warm-up is over.
+    """
 
     experiment: Experiment
     method: str
     task: Task
-    executor: Executor
+    executor: Executor | Learning
     source: MobilitySource
     observer: Observer = ignore
-    recorder: Recorder = field(default_factory=Recorder)
+    books: Books | None = None
     covered: float = 0.0
     parameters: Parameters | None = None
-    _initial: int = 0
     _most: int = 0
+    _joined: bool = False
     _reported: float = float("-inf")
     _coordinating: simpy.Process | None = None
 
     def __post_init__(self) -> None:
+        self._rows: list[LedgerRow] = []
+        self._metrics: list[Metric] = []
+        self._recorder, self._tally = Recorder(), Tally(initial=0, size=0)
+        self._books = self.books or Books(
+            self._rows.extend, self._metrics.extend, self._recorder.add
+        )
         experiment = self.experiment
         editing = experiment.editing
         self.env = simpy.Environment(initial_time=0)
         self.fleet = Fleet(
-            self.task.streams, experiment.clients.pool, experiment.mobility.participation
+            self.task.streams,
+            experiment.clients.pool,
+            experiment.mobility.participation,
+            returning=not isinstance(self.source, MadeSource),
         )
         # A replayed trace says itself under which rule it was recorded.
         rules = (experiment.mobility.membership, self.source.provenance.get("membership"))
@@ -135,7 +177,11 @@ class World:
         self.coordinator = Coordinator(
             env=self.env,
             task=self.task,
-            executor=self.executor,
+            learning=(
+                self.executor
+                if isinstance(self.executor, Learning)
+                else Real(self.task, self.executor)
+            ),
             costs=costs(experiment, self.task, by),
             jobs=self.jobs,
             account=Account(
@@ -149,6 +195,8 @@ class World:
             method=method,
             rule=by,
             handling=editing.handling,
+            bill=self._books.rows,
+            note=self._note,
             watch=self._count,
         )
         self._bytes = dict.fromkeys(TARIFFS, 0)
@@ -169,32 +217,31 @@ class World:
         if self.coordinator.state is None or self.parameters is None:
             raise self._never_started()
         return Outcome(
-            ledger=self.coordinator.ledger.rows,
-            metrics=tuple(self.coordinator.metrics),
+            ledger=tuple(self._rows),
+            metrics=tuple(self._metrics),
+            trace=Recording(self._recorder.columns(), self.covered),
+            covered=self.covered,
             judged=tuple(self.coordinator.judged),
             model=self.coordinator.state.fused.model,
             before=self.coordinator.before,
-            trace=Recording(self.recorder.columns(), self.covered),
-            population_initial=self._initial,
+            population_initial=self._tally.initial,
             subset_size=self.parameters.size,
             counts={
                 **self.source.counts(),
-                "requests": len(self.coordinator.metrics) - 1,
+                "requests": self._tally.requests,
                 "without_partition": self.fleet.without_partition,
                 "not_participating": self.fleet.not_participating,
                 "refused": len(self.coordinator.refusals),
                 "ignored": self.coordinator.ignored,
                 "lost": self.jobs.lost,
             },
-            contact=contact(self.coordinator.metrics, self.jobs),
+            contact=contact(self._tally, self.jobs),
             notes=remarks.notes(
                 METHODS[self.method], self.coordinator.rule.statistic, self.parameters, self.task
             ),
             warnings=remarks.warnings(
                 self.experiment,
-                self.coordinator.metrics,
-                self._initial,
-                self.parameters.size,
+                self._tally,
                 self.source.warmup,
                 self.jobs,
                 self.coordinator.refusals,
@@ -237,7 +284,8 @@ class World:
 
     def _follow(self, step: Step) -> None:
         """Take in one step of the traffic."""
-        self.recorder.add(step)
+        self._books.steps(step)
+        self._joined = self._joined or bool(step.events)
         self.covered = step.time
         self.air.follow(step.events, step.distances)
         if self.proxy:
@@ -274,14 +322,14 @@ class World:
                 f"editing.rho {rho} of {len(population)} initial clients gives an empty subset "
                 "(P = 0); raise editing.rho or let more vehicles take part"
             )
-        self._initial = len(population)
+        self._tally = Tally(len(population), size)
         experiment = self.experiment
         rounds = Rounds.from_config(experiment.rounds, experiment.learning.epochs)
         self.parameters = Parameters(size, experiment.editing.below_subset, rounds)
         self._coordinating = self.env.process(self.coordinator.run(population, self.parameters))
 
     def _never_started(self) -> ScenarioError:
-        if not self.recorder:
+        if not self._joined:
             return ScenarioError(
                 f"no vehicle ever joined in {self.covered:g} simulated seconds; "
                 "check the scenario's demand, the RSU position and mobility.membership"
@@ -292,7 +340,13 @@ class World:
             "lower it, or raise mobility.participation or the traffic's density"
         )
 
+    def _note(self, metrics: Sequence[Metric]) -> None:
+        self._tally.add(metrics)
+        self._books.metrics(metrics)
+
     def _count(self, rows: Sequence[LedgerRow]) -> None:
+        if self.observer is ignore:
+            return
         if rows[0].request > 0:
             for tariff, price in TARIFFS.items():
                 self._bytes[tariff] += price(rows).total
@@ -300,24 +354,24 @@ class World:
         self._report(seconds(int(self.env.now)), force=True)
 
     def _report(self, time: float, force: bool = False) -> None:
-        if not force and time < self._reported + _REPORT_EVERY:
+        if self.observer is ignore or (not force and time < self._reported + _REPORT_EVERY):
             return
         self._reported = time
-        metrics, state = self.coordinator.metrics, self.coordinator.state
+        last, state = self._tally.last, self.coordinator.state
         started = self.parameters is not None
         self.observer(
             Progress(
                 method=self.method,
                 seed=self.task.streams.seed,
-                phase=("editing" if metrics else "training") if started else "warm-up",
+                phase=("editing" if last else "training") if started else "warm-up",
                 time=time,
-                population=len(self.fleet.clients) if started else self.fleet.present,
+                population=self.fleet.size if started else self.fleet.present,
                 subset=len(state.subset) if state else 0,
-                done=metrics[-1].request if metrics else 0,
+                done=last.request if last else 0,
                 wanted=self.experiment.editing.requests,
                 triggered=self._triggered,
                 bytes=dict(self._bytes),
-                quality=_quality(metrics[-1]) if metrics else None,
+                quality=_quality(last) if last else None,
             )
         )
 

@@ -49,7 +49,7 @@ def gone(process: int) -> bool:
     [("warm-up", signal.SIGINT, 130), ("editing", signal.SIGINT, 130),
      ("warm-up", signal.SIGTERM, 143)],
 )  # fmt: skip
-def test_an_interrupted_run_leaves_neither_sumo_nor_files(
+def test_an_interrupted_run_leaves_no_sumo_and_no_half_files(
     place: Path, phase: str, sent: signal.Signals, code: int
 ) -> None:
     before = everything(place)
@@ -59,9 +59,13 @@ def test_an_interrupted_run_leaves_neither_sumo_nor_files(
     process.send_signal(sent)
     _, err = process.communicate(timeout=30)
     assert process.returncode == code
-    assert err == "stopped; finished runs are kept, the same command goes on\n"
+    assert err == "stopped; what is done is kept, run the same command again to go on\n"
     assert gone(sumo)
-    assert everything(place) == before
+    left = {Path(path).name for path in everything(place) - before}
+    # What the next command goes on from; before anybody has learned anything there is nothing.
+    kept = {".seed=0.journal", ".store", "experiment.json"}
+    assert kept <= left if phase == "editing" else not left
+    assert not any("partial" in name for name in left)
 
 
 def test_a_killed_run_leaves_no_sumo(place: Path) -> None:
@@ -101,7 +105,13 @@ def test_an_interrupted_experiment_goes_on_with_what_is_left(place: Path) -> Non
     assert process.returncode == 130
     left = everything(place / "results")
     assert any(re.fullmatch(r"tiny/finetune-.*/seed=0/manifest\.json", path) for path in left)
-    assert not any("retrain" in path for path in left)
+    assert any(re.fullmatch(r"tiny/retrain-.*/\.seed=0\.journal", path) for path in left)
+    assert not any(re.fullmatch(r"tiny/retrain-.*/seed=0.*", path) for path in left)
+    process = start(place, "run", "tiny.yaml", *settings)
+    _, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (0, "")
+    left = everything(place / "results")
+    assert any(re.fullmatch(r"tiny/retrain-.*/seed=0/manifest\.json", path) for path in left)
     assert not any("/." in path for path in left)
 
 

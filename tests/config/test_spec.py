@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from testbed.config import Experiment, canonical, load, spec_hash
 from testbed.config.spec import differences, keys
 
-DEFAULT_HASH = "3e8b2cf1"
+DEFAULT_HASH = "82eb6fa6"
 
 
 def test_the_hash_of_the_defaults_is_pinned():
@@ -41,6 +41,7 @@ def test_what_does_not_determine_the_outcome(override):
 
 
 CHOICES = {
+    "fidelity": "cost",
     "mobility.source": "trace",
     "mobility.trace": "t.csv",
     "mobility.arrivals.stay": "log-normal",

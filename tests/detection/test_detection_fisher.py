@@ -15,7 +15,7 @@ from testbed.fusion.fsosa import Fused, Projection, fuse
 from testbed.learning.blocks import blocks, matrix
 from testbed.learning.contribution import Contribution, contribution_bytes, serialise
 from testbed.learning.detection.fisher import fisher
-from testbed.learning.detection.network import build, detect
+from testbed.learning.detection.network import build
 from testbed.learning.detection.pictures import Pictures, load
 from testbed.learning.factors import Diagonal, Factor, Kronecker
 
@@ -252,7 +252,8 @@ def test_twice_the_same_and_everything_as_it_was(
     assert frozen == [DFL]
     assert all(each.grad is None for each in model.parameters())
     assert not any(module._forward_hooks for module in model.modules())
-    detect(model, torch.zeros(1, 3, SIDE, SIDE))  # leaves anchors behind, and eval mode
+    with torch.no_grad():
+        model.eval()(torch.zeros(1, 3, SIDE, SIDE))  # leaves anchors behind
     assert same(once, fisher(model, state, pictures, few, kind))
     assert same(once, fisher(detector(seed=2)[0], state, pictures, few, kind))
 

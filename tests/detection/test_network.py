@@ -287,7 +287,7 @@ def test_its_import_leaves_no_trace(tmp_path):
         "PYTHONPATH": str(Path(__file__).parents[2]),
         "YOLO_VERBOSE": "1",
     }
-    del environment["OMP_NUM_THREADS"]
+    environment.pop("OMP_NUM_THREADS", None)
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", ALONE],
         cwd=here,

@@ -245,7 +245,7 @@ def test_a_cache_that_cannot_be_a_folder_is_told(images, tmp_path):
 BUILDER = """
 import resource, sys
 from pathlib import Path
-sys.path.insert(0, {here!r})
+sys.path[:0] = {here!r}
 from test_picture_cache import sources
 from testbed.learning.detection.cache import stored
 few, many = (sources(Path({images!r}))[:n] for n in (40, 400))
@@ -266,7 +266,8 @@ def twins(tmp_path_factory):
     drawn = sorted(images.iterdir())
     for number in range(392):
         (images / f"more_{number:03d}.jpg").hardlink_to(drawn[number % 8])
-    script = BUILDER.format(here=str(Path(__file__).parent), images=str(images), cache=str(cache))
+    here = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
+    script = BUILDER.format(here=here, images=str(images), cache=str(cache))
     pipe = subprocess.PIPE
     both = [
         subprocess.Popen([sys.executable, "-c", script], stdin=pipe, stdout=pipe, text=True)

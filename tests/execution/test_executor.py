@@ -14,9 +14,8 @@ import pytest
 import torch
 
 from testbed.config import Experiment
-from testbed.execution import Executor, Trained, open_executor
-from testbed.execution import executor as executor_module
-from testbed.execution.executor import Processes, Serial
+from testbed.execution import Clients, Trained, open_executor, work
+from testbed.execution.crew import ProcessCrew, SerialCrew
 from testbed.learning.client import prepare
 from testbed.learning.contribution import serialise, serialise_model
 from testbed.learning.task import Task
@@ -36,7 +35,7 @@ def task() -> Task:
 
 
 @pytest.fixture(scope="module")
-def pool(task: Task) -> Iterator[Executor]:
+def pool(task: Task) -> Iterator[Clients]:
     with open_executor(EXPERIMENT, 3, task) as executor:
         yield executor
     assert multiprocessing.active_children() == []
@@ -46,25 +45,24 @@ def messages(answers: list[Trained]) -> list[bytes]:
     return [serialise(answer.contribution) for answer in answers]
 
 
-def test_the_configuration_chooses(task: Task, pool: Executor) -> None:
-    assert isinstance(pool, Processes)
+def test_the_configuration_chooses(task: Task, pool: Clients) -> None:
+    assert isinstance(pool.crew, ProcessCrew)
     serial = EXPERIMENT.model_copy(update={"execution": Experiment().execution})
     with open_executor(serial, 3, task) as executor:
-        assert isinstance(executor, Serial)
+        assert isinstance(executor.crew, SerialCrew)
+        assert executor.store is None
 
 
-def test_contributions_are_the_same_bits_wherever_they_are_made(
-    task: Task, pool: Executor
-) -> None:
+def test_contributions_are_the_same_bits_wherever_they_are_made(task: Task, pool: Clients) -> None:
     parts = [4, 0, 9]
-    serial = messages(Serial(task).train(parts))
+    serial = messages(Clients(task).train(parts))
     assert messages(pool.train(parts)) == serial
     assert len(set(serial)) == 3
 
 
-def test_tuned_models_are_the_same_bits_wherever_they_are_made(task: Task, pool: Executor) -> None:
-    start = Serial(task).train([4])[0].contribution.model
-    here, there = (executor.tune([5, 1, 5], start) for executor in (Serial(task), pool))
+def test_tuned_models_are_the_same_bits_wherever_they_are_made(task: Task, pool: Clients) -> None:
+    start = Clients(task).train([4])[0].contribution.model
+    here, there = (executor.tune([5, 1, 5], start) for executor in (Clients(task), pool))
     serial = [serialise_model(answer.model) for answer in here]
     assert [serialise_model(answer.model) for answer in there] == serial
     assert serial[0] == serial[2] != serial[1]
@@ -73,9 +71,9 @@ def test_tuned_models_are_the_same_bits_wherever_they_are_made(task: Task, pool:
 
 @pytest.mark.parametrize("kind", ["serial", "processes"])
 def test_answers_come_in_the_order_asked_and_each_client_trains_once(
-    kind: str, task: Task, pool: Executor
+    kind: str, task: Task, pool: Clients
 ) -> None:
-    executor = Serial(task) if kind == "serial" else pool
+    executor = Clients(task) if kind == "serial" else pool
     first = executor.train([7, 2, 7])
     second = executor.train([2, 3, 7])
     sizes = [answer.contribution.samples for answer in (*first, *second)]
@@ -88,14 +86,14 @@ def test_answers_come_in_the_order_asked_and_each_client_trains_once(
 
 def test_serial_work_is_done_once(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
     done: list[int] = []
-    really = executor_module._train
+    really = work.train
 
-    def counting(task: Task, part: int) -> Trained:
+    def counting(task: Task, part: int) -> work.Sent:
         done.append(part)
         return really(task, part)
 
-    monkeypatch.setattr(executor_module, "_train", counting)
-    executor = Serial(task)
+    monkeypatch.setattr(work, "train", counting)
+    executor = Clients(task)
     executor.train([6, 1, 6])
     executor.train([1, 2])
     assert done == [1, 6, 2]
@@ -103,9 +101,9 @@ def test_serial_work_is_done_once(task: Task, monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.mark.parametrize("kind", ["serial", "processes"])
 def test_a_workers_error_surfaces_and_the_executor_lives_on(
-    kind: str, task: Task, pool: Executor
+    kind: str, task: Task, pool: Clients
 ) -> None:
-    executor = Serial(task) if kind == "serial" else pool
+    executor = Clients(task) if kind == "serial" else pool
     with pytest.raises(IndexError):
         executor.train([1, 999])
     with pytest.raises(IndexError):
@@ -113,14 +111,14 @@ def test_a_workers_error_surfaces_and_the_executor_lives_on(
     assert executor.train([1])[0].contribution.samples == len(task.parts[1])
 
 
-def test_the_starting_model_is_left_alone(task: Task, pool: Executor) -> None:
+def test_the_starting_model_is_left_alone(task: Task, pool: Clients) -> None:
     before = {name: value.clone() for name, value in task.initial.items()}
-    for executor in (Serial(task), pool):
+    for executor in (Clients(task), pool):
         executor.tune([0], task.initial)
         assert all(torch.equal(task.initial[name], before[name]) for name in before)
 
 
-def test_no_process_outlives_the_block_even_after_an_error(task: Task, pool: Executor) -> None:
+def test_no_process_outlives_the_block_even_after_an_error(task: Task, pool: Clients) -> None:
     before = set(multiprocessing.active_children())
     execution = EXPERIMENT.execution.model_copy(update={"workers": 1})
     one = EXPERIMENT.model_copy(update={"execution": execution})
@@ -240,15 +238,11 @@ def test_the_first_training_is_measured_like_the_others(kind: str, tmp_path: Pat
 
 def test_warming_up_changes_nothing(task: Task) -> None:
     before = {name: value.clone() for name, value in task.initial.items()}
-    cold = messages(Serial(task).train([0, 1]))
-    executor_module._warm_up(task)
-    assert messages(Serial(task).train([0, 1])) == cold
+    cold = messages(Clients(task).train([0, 1]))
+    work._warm.discard(task)
+    work._warm_up(task)
+    assert messages(Clients(task).train([0, 1])) == cold
     assert all(torch.equal(task.initial[name], before[name]) for name in before)
-
-
-def test_a_worker_works_only_when_started_by_an_executor() -> None:
-    with pytest.raises(RuntimeError, match="open_executor"):
-        executor_module._train_remotely(0, "fisher")
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="parent-death signals are Linux's")
@@ -264,7 +258,7 @@ def test_workers_die_with_a_killed_parent(tmp_path: Path) -> None:
         "                    'execution.workers=2'])\n"
         "    with open_executor(e, 0, prepare(e, 0)) as executor:\n"
         "        executor.train([0, 1, 2, 3])\n"
-        "        pids = [str(p) for p in executor.pool._processes]\n"
+        "        pids = [str(p) for p in executor.crew.pool._processes]\n"
         "        print(' '.join(pids), flush=True)\n"
         "        time.sleep(60)\n"
     )

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+import torch
 
 from testbed.config import Experiment
 from testbed.errors import FusionError
-from testbed.execution import executor as executor_module
-from testbed.execution.executor import Serial
+from testbed.execution import Clients, work
 from testbed.experiments.rundir import find_runs
 from testbed.learning.acceptance import Unusable
 from testbed.learning.client import prepare
@@ -25,13 +25,16 @@ from testbed.learning.task import Task
 from testbed.reporting.names import label
 
 SPOILING = """
+from dataclasses import replace
+
 import torch
-from testbed.execution import executor
+from testbed.execution import work
 from testbed.learning.classification import Classification
 from testbed.learning.contribution import deserialise, serialise
+from testbed.learning.factors import Diagonal
 
 train, inform, answer, model = (
-    Classification.train, executor.contribute, executor._inform, executor._tune
+    Classification.train, work.contribute, work._inform, work._tune
 )
 NAN, BENT, TRAINING, FISHER = 3, 4, 5, 6
 
@@ -62,24 +65,24 @@ def spoilt(part, message):
 
 def changed(message, change):
     sent = deserialise(message)
-    name = "0.weight"
-    sent.model[name] = change(sent.model[name])
-    return serialise(sent)
+    name = "0"
+    fisher = {**sent.fisher, name: Diagonal(change(sent.fisher[name].f))}
+    return serialise(replace(sent, fisher=fisher))
 
 
 def answered(task, part, state, statistic):
-    message, *seconds = answer(task, part, state, statistic)
-    return spoilt(part, message), *seconds
+    sent = answer(task, part, state, statistic)
+    return replace(sent, message=spoilt(part, sent.message))
 
 
 def tuned(task, part, start, session):
-    message, seconds = model(task, part, start, session)
+    sent = model(task, part, start, session)
     first = start is task.initial
-    return message[:-1] if part == 0 and not first else message, seconds
+    return replace(sent, message=sent.message[:-1]) if part == 0 and not first else sent
 
 
-Classification.train, executor.contribute = train_client, inform_client
-executor._inform, executor._tune = answered, tuned
+Classification.train, work.contribute = train_client, inform_client
+work._inform, work._tune = answered, tuned
 
 if __name__ == "__main__":
     from testbed.cli import main
@@ -99,8 +102,8 @@ REASONS = {
     0: "not a contribution message: ",
     1: "not a contribution message: ",
     2: "not a contribution message: ",
-    3: "0.weight holds NaN or infinite numbers",
-    4: "0.weight has shape (1, 1, 3, 3), not (32, 1, 3, 3)",
+    3: "the Fisher of 0 holds NaN or infinite numbers",
+    4: "the Fisher of 0 has shape (1, 10), not (32, 10)",
     5: "FloatingPointError: overflow",
     6: "LinAlgError: linalg.cholesky: ",
 }
@@ -235,14 +238,14 @@ def task() -> Task:
 
 @pytest.mark.parametrize("cut", [0, 7, 8, 100, -8, -1])
 def test_whatever_is_cut_off_a_message_is_told(task: Task, cut: int) -> None:
-    tuned, _ = executor_module._train(task, 0)
+    tuned = work.train(task, 0).message
     assert isinstance(tuned, bytes)
-    trained, _ = executor_module._inform(task, 0, deserialise_model(tuned), "fisher")
+    trained = work.inform(task, 0, deserialise_model(tuned), "fisher").message
     for message, read in ((trained, deserialise), (tuned, deserialise_model)):
         assert isinstance(message, bytes)
         with pytest.raises(FusionError, match=r"^not a (contribution|model) message: "):
             read(message[:cut])
-        answer = executor_module._read(message[:cut], read)
+        answer = work.read(message[:cut], read)
         assert isinstance(answer, Unusable)
         assert answer.phase == "upload"
         assert "\n" not in answer.reason
@@ -251,12 +254,12 @@ def test_whatever_is_cut_off_a_message_is_told(task: Task, cut: int) -> None:
 def test_only_numbers_make_a_departure(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is wrong with the program or the machine ends the run, as it should."""
 
-    def failing(error: Exception) -> Serial:
+    def failing(error: Exception) -> Clients:
         def inform(*_: object) -> Contribution:
             raise error
 
-        monkeypatch.setattr(executor_module, "contribute", inform)
-        return Serial(task)
+        monkeypatch.setattr(work, "contribute", inform)
+        return Clients(task)
 
     for error in (ZeroDivisionError("x"), ValueError("a\n  b"), RuntimeError("svd")):
         (answer,) = failing(error).train([0])
@@ -269,6 +272,8 @@ def test_only_numbers_make_a_departure(task: Task, monkeypatch: pytest.MonkeyPat
         MemoryError(),
         FusionError("layer '1' is called more than once"),
         RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 8 bytes"),
+        torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 MiB"),
+        RuntimeError("CUDA error: an illegal memory access was encountered"),
     ):
         with pytest.raises(type(error)):
             failing(error).train([0])

@@ -175,5 +175,5 @@ def test_a_thousand_requests_are_checked_in_milliseconds(place: Path) -> None:
     ledger = pd.concat([first, *later], ignore_index=True)
     begin = time.perf_counter()
     check_metrics(place, metrics)
-    check_ledger(place, ledger, run.manifest, last=1000)
+    check_ledger(place, [ledger], run.manifest, last=1000)
     assert time.perf_counter() - begin < 0.2

@@ -12,6 +12,7 @@ from testbed.config import Experiment
 from testbed.experiments.rundir import Metric, write_manifest, write_table
 from testbed.ledger import COLUMNS, COORDINATOR, EVERYONE, LedgerRow
 from testbed.reporting.comparison import load
+from testbed.reporting.settings import read
 
 MODEL = 250_000  # bytes; the Fisher is as large
 M0 = 20
@@ -133,7 +134,8 @@ class Builder:
 
 def write_run(
     root: Path, method: str, seed: int = 0, requests: int = 31, batch: int = 1,
-    warnings: tuple[str, ...] = (), notes: tuple[str, ...] = (), **config: Any,
+    warnings: tuple[str, ...] = (), notes: tuple[str, ...] = (), population_initial: int = M0,
+    **config: Any,
 ) -> Path:  # fmt: skip
     """Write one run below `root` and return its folder."""
     builder = Builder(method, seed, World(seed, requests), batch)
@@ -149,7 +151,7 @@ def write_run(
         "config": Experiment.model_validate({"name": "synthetic", **config}).model_dump(
             mode="json"
         ),
-        "population_initial": M0,
+        "population_initial": population_initial,
         "subset_size": builder.subset,
         "notes": list(notes),
         "warnings": list(warnings),
@@ -198,3 +200,39 @@ def batched(tmp_path_factory):
     for method in ("retrain", "finetune", "fsosa"):
         write_run(root, method, batch=3)
     return load(root)
+
+
+RHOS, GAPS, SEEDS = (0.3, 0.5), (1.8, 3.6), (0, 1)
+
+
+@pytest.fixture(scope="session")
+def sweep(tmp_path_factory):
+    """ρ times density, three methods, two seeds, as `testbed sweep` lays them out; read-only."""
+    root = tmp_path_factory.mktemp("results") / "sweep"
+    for rho in RHOS:
+        for gap in GAPS:
+            for method in ("retrain", "finetune", "fsosa"):
+                for seed in SEEDS:
+                    write_run(
+                        root / f"rho={rho},mobility.density={gap}", method, seed, requests=8,
+                        editing={"rho": rho}, mobility={"density": gap}, seeds=SEEDS,
+                    )  # fmt: skip
+    return root
+
+
+@pytest.fixture(scope="session")
+def swept(sweep):
+    return read(sweep)
+
+
+@pytest.fixture(scope="session")
+def by_rho(sweep):
+    return read(sweep, ["density=3.6"])
+
+
+@pytest.fixture(scope="session")
+def untrained(by_rho):
+    """The same runs as cost fidelity leaves them: nothing was trained."""
+    return tuple(
+        replace(run, metrics=run.metrics.assign(accuracy=nan, loss=nan)) for run in by_rho
+    )

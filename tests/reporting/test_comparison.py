@@ -82,6 +82,8 @@ def test_a_batch_steps_on_its_last_request(batched):
 
 def test_curves_cover_the_shortest_run():
     values = curve([np.array([1.0, 2.0, 9.0]), np.array([3.0, 6.0])])
+    assert values.requests.tolist() == [0, 1]
+    values = values.values
     assert values.mean.tolist() == [2, 4]
     assert values.low.tolist() == [1, 2]
     assert values.high.tolist() == [3, 6]

@@ -6,6 +6,7 @@ import sys
 import matplotlib
 import numpy as np
 import pytest
+from extents import check_texts
 
 from testbed.errors import ResultsError
 from testbed.reporting.comparison import by_method, load
@@ -27,19 +28,6 @@ PNG = b"\x89PNG\r\n\x1a\n"
 def copy(experiment, tmp_path):
     """A comparison that may be written to."""
     return shutil.copytree(experiment, tmp_path / "copy")
-
-
-def boxes(figure):
-    """Extents, in pixels, of every text that shows."""
-    figure.draw_without_rendering()
-    texts = [text for legend in figure.legends for text in legend.get_texts()]
-    for axes in figure.axes:
-        texts += [axes.title, axes.xaxis.label, axes.yaxis.label]
-        for axis in (axes.xaxis, axes.yaxis):
-            low, high = sorted(axis.get_view_interval())
-            ticks = (tick for tick in axis.get_major_ticks() if low <= tick.get_loc() <= high)
-            texts += [tick.label1 for tick in ticks]
-    return [text.get_window_extent() for text in texts if text.get_visible() and text.get_text()]
 
 
 def test_draw_writes_every_figure_twice(copy):
@@ -125,15 +113,7 @@ def test_nothing_overlaps_and_ticks_are_few(tmp_path_factory, make_run, name, co
         for method in ("fsosa", "finetune"):
             make_run(root, method, requests=count)
     figure = figures(load(root))[name](load(root))
-    extents = boxes(figure)
-    width, height = figure.bbox.size
-    for i, box in enumerate(extents):
-        assert box.x0 >= -1
-        assert box.y0 >= -1
-        assert box.x1 <= width + 1
-        assert box.y1 <= height + 1
-        for other in extents[:i]:
-            assert not (box.shrunk(0.9, 0.9).overlaps(other.shrunk(0.9, 0.9)))
+    check_texts(figure)
     for axes in figure.axes:
         low, high = axes.get_xlim()
         assert 1 <= sum(low <= tick <= high for tick in axes.get_xticks()) <= 9

@@ -94,7 +94,7 @@ def test_without_retrain_the_table_shows_no_savings(runs):
 
 
 def test_the_report_explains_tariffs_and_bands(page):
-    for words in ("incremental", "broadcast", "paper", "published savings", "bands reach"):
+    for words in ("incremental", "broadcast", "paper", "published savings", "bootstrap intervals"):
         assert words in page.text
 
 
@@ -173,7 +173,7 @@ def test_without_warnings_there_is_no_heading_for_them(runs):
 
 def test_one_seed_has_no_band(tmp_path, make_run):
     make_run(tmp_path, "fsosa", requests=2)
-    assert "bands reach" not in to_html(load(tmp_path))
+    assert "bootstrap intervals" not in to_html(load(tmp_path))
 
 
 @pytest.mark.parametrize("key", ["versions", "hash", "warnings", "population_initial", "mobility"])

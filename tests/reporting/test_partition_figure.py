@@ -2,7 +2,8 @@
 
 import numpy as np
 import pytest
-from test_figures import PNG, boxes
+from extents import boxes
+from test_figures import PNG
 
 from testbed.reporting.partition import partition_figure
 from testbed.reporting.style import PAGE, render

@@ -2,7 +2,8 @@
 
 import numpy as np
 import pytest
-from test_figures import PNG, boxes
+from extents import boxes
+from test_figures import PNG
 
 from testbed.config.schema import ArrivalsConfig
 from testbed.mobility import MobilityEvent

@@ -227,7 +227,7 @@ def test_rows_metrics_totals_and_progress_agree(one: Ran) -> None:
     assert last.phase == "editing"
     assert last.done == metrics[-1].request == len(metrics) - 1 == one.outcome.counts["requests"]
     assert last.wanted == 8
-    assert last.accuracy == metrics[-1].accuracy
+    assert last.quality == ("accuracy", metrics[-1].accuracy)
     assert last.subset == metrics[-1].subset
     assert last.bytes == {name: total.bytes[name].total for name in TARIFFS}
     assert last.triggered == total.triggered

@@ -1,0 +1,1 @@
+"""Figures and tables of whole sweeps, drawn from run folders alone."""
