@@ -46,9 +46,9 @@ def sweep(
     ] = False,
 ) -> None:
     """Run CONFIG for every combination of the grid's values, training each client once."""
-    from testbed.cli.sweep_view import run_sweep, show_plan
-
     made, folder = _grid(config, grid, set_, seeds, methods, out, yes)
+    from testbed.cli.sweep_view import run_sweep, show_plan  # a mistake is told sooner
+
     if dry_run:
         show_plan(made, folder)
         return
@@ -67,9 +67,10 @@ def plan(
     yes: Yes = False,
 ) -> None:
     """Say what a sweep would take: runs, unique trainings, time and disk; change nothing."""
+    made, folder = _grid(config, grid, set_, seeds, methods, out, yes)
     from testbed.cli.sweep_view import show_plan
 
-    show_plan(*_grid(config, grid, set_, seeds, methods, out, yes))
+    show_plan(made, folder)
 
 
 def _grid(
