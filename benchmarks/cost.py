@@ -4,9 +4,9 @@ A point is one method, one seed and one setting of 31 requests among 50 of 100 c
 run folder: six editing methods, values of rho, three seeds.  Two processes share them.  Beside
 the wall-clock stands what processor time alone would allow, for a machine with other work.
 
-A long run is one of `fsosa`; each is done in a process of its own, whose peak of memory is
-compared with what it was when all was imported and a short run done.  Its totals are then added
-up from its ledger in yet another process.
+A long run is one of `fsosa` among about 20 of 100 clients, whose traffic is drawn at random.  It
+is done in a process of its own, whose memory is taken when all is imported and a short run done,
+and at its peak during the long one.  Its totals are then added up from its ledger in another.
 
 Usage: python benchmarks/cost.py [--points N] [--requests N,N,...]
 """
@@ -121,10 +121,11 @@ def go(requests: int, out: Path) -> tuple[float, float, float]:
     torch.set_num_threads(1)
 
     def one(number: int, folder: Path) -> None:
-        schedule = {"vehicles": 20, "changes": number, "kind": "mixed", "interval": 60}
+        # 20 members on average; a join and a leave in two minutes.
+        arrivals = {"per_minute": 0.5, "mean_stay": 2400}
         experiment = setting(
-            mobility={"source": "schedule", "schedule": schedule},
-            clients={"initial": 20, "pool": 100},
+            mobility={"source": "generated", "arrivals": arrivals, "end": 63.0 * (number + 100)},
+            clients={"initial": 10, "pool": 100},
             editing={"requests": number, "methods": ("fsosa",)},
         )
         list(run(experiment, folder))

@@ -20,21 +20,9 @@ from safetensors.torch import load as load_tensors
 from torch import Tensor
 
 from testbed.errors import EditError
+from testbed.learning.messages import ALIGNED, DTYPES
 
 T = TypeVar("T")
-ALIGNED = 8
-DTYPES = {
-    torch.float64: "F64",
-    torch.float32: "F32",
-    torch.float16: "F16",
-    torch.bfloat16: "BF16",
-    torch.int64: "I64",
-    torch.int32: "I32",
-    torch.int16: "I16",
-    torch.int8: "I8",
-    torch.uint8: "U8",
-    torch.bool: "BOOL",
-}
 
 
 def dump(state: Any) -> bytes:

@@ -16,8 +16,9 @@ import numpy.typing as npt
 from torch import Tensor
 
 from testbed.editing.clients import Client
-from testbed.editing.storage import ALIGNED, DTYPES, as_json
+from testbed.editing.storage import as_json
 from testbed.errors import EditError
+from testbed.learning.messages import ALIGNED, DTYPES
 
 _Sizes = npt.NDArray[np.int64]
 _POWERS = 10 ** np.arange(1, 19)

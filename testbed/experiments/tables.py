@@ -175,15 +175,13 @@ class Stored(Generic[T]):
 
     def _batches(self) -> Iterator[Any]:
         with self._opened() as file:
-            batches = file.iter_batches(_GROUP)
-            while True:
+            # One group after the other: a reader of all would keep what it has read.
+            for number in range(file.num_row_groups):
                 try:
-                    batch = next(batches)
-                except StopIteration:
-                    return
+                    batches = file.read_row_group(number).to_batches(_GROUP)
                 except Exception as error:  # damaged bytes make pyarrow raise almost anything
                     raise damaged(self.path, error) from error
-                yield batch
+                yield from batches
 
     def _opened(self) -> Any:
         try:

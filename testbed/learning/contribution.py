@@ -19,6 +19,7 @@ from testbed.learning.compression import (
     encode_diagonal,
 )
 from testbed.learning.factors import Diagonal, Factor, Fisher, Kind, Kronecker, zero
+from testbed.learning.messages import message_bytes
 
 _MODEL, _FISHER, _EXTRA = "model/", "fisher.", "extra/"
 # A tensor and not metadata, so that every contribution of a run has the same size.
@@ -79,6 +80,11 @@ def deserialise_model(message: bytes) -> dict[str, Tensor]:
 
 def serialise(contribution: Contribution, upload: Upload = FULL) -> bytes:
     """Return a contribution as a safetensors message, its Fisher in the form of `upload`."""
+    return save(_named(contribution, upload))
+
+
+def _named(contribution: Contribution, upload: Upload) -> dict[str, Tensor]:
+    """Return the tensors of a contribution's message by name."""
     tensors = {_MODEL + name: value.contiguous() for name, value in contribution.model.items()}
     for name, factor in contribution.fisher.items():
         if isinstance(factor, Kronecker):
@@ -88,7 +94,7 @@ def serialise(contribution: Contribution, upload: Upload = FULL) -> bytes:
         tensors |= {f"{_FISHER}{part}/{name}": value for part, value in parts.items()}
     tensors |= {_EXTRA + name: value.contiguous() for name, value in contribution.extra.items()}
     tensors[_SAMPLES] = torch.tensor([contribution.samples])
-    return save(tensors)
+    return tensors
 
 
 def deserialise(message: bytes) -> Contribution:
@@ -131,8 +137,12 @@ def contribution_bytes(
     extra: State = MappingProxyType({}),
 ) -> int:
     """Return the serialised size of any contribution with these shapes; None: no Fisher."""
-    fisher = {block.name: zero(block, kind) for block in blocks} if kind else {}
-    return len(serialise(Contribution(0, model, fisher, extra), upload))
+    with torch.device("meta"):  # nothing of it is ever in memory
+        fisher = {block.name: zero(block, kind) for block in blocks} if kind else {}
+        like = [
+            {name: value.to("meta") for name, value in each.items()} for each in (model, extra)
+        ]
+        return message_bytes(_named(Contribution(0, like[0], fisher, like[1]), upload))
 
 
 def _loaded(message: bytes, what: str) -> dict[str, Tensor]:

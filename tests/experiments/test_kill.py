@@ -41,6 +41,7 @@ rounds: {rounds: 2}
 editing: {requests: 6, rho: 0.8, methods: [fsosa, federaser]}
 """
 WORKERS = "execution: {kind: processes, workers: 1}\n"
+DRAWN = "testbed run"
 SEED, JOURNAL = "/seed=0", ".seed=0.journal"
 # What differs from run to run, or says that one was stopped.
 OTHERWISE = ("wall_s", "resumed", "store")
@@ -346,7 +347,7 @@ def test_a_signal_ends_a_run_cleanly_and_says_how_to_go_on(
     place: Place, sent: signal.Signals, code: int
 ) -> None:
     name = sent.name
-    end = place.start(name, Death(step=place.steps // 2, sent=sent), "testbed run")
+    end = place.start(name, Death(step=place.steps // 2, sent=sent), DRAWN)
     assert end.code == code
     assert "run the same command again" in end.told.splitlines()[-1]
     assert "Traceback" not in end.told
@@ -358,7 +359,7 @@ def test_a_signal_ends_a_run_cleanly_and_says_how_to_go_on(
 
 def test_a_full_disk_stops_a_run_with_one_line_and_it_goes_on(place: Place) -> None:
     """A limit on the size of files is met like a full disk: a write fails in the middle."""
-    end = place.start("full", Death(size=900_000, full=True), "testbed run")
+    end = place.start("full", Death(size=900_000, full=True), DRAWN)
     assert end.code == 2
     (line,) = (line for line in end.told.splitlines() if line.startswith("error"))
     assert "journal: File too large; free some space and run the same command again" in line
@@ -370,6 +371,7 @@ def test_a_full_disk_stops_a_run_with_one_line_and_it_goes_on(place: Place) -> N
 
 
 @pytest.mark.study
+@pytest.mark.timeout(1800)
 def test_a_run_killed_before_each_change_of_a_file_goes_on(place: Place) -> None:
     for step in range(1, place.steps + 1):
         place.kill("each", Death(step=step))
@@ -398,3 +400,15 @@ def test_measured_seconds_survive_each_change_of_a_file(place: Place) -> None:
         for method, known in before.items():
             assert known <= billed(timed.out("each"), method)
         shutil.rmtree(timed.out("each"))
+
+
+@pytest.mark.study
+def test_a_command_killed_while_it_draws_draws_the_rest(place: Place) -> None:
+    whole, killed = "testbed-run", "drawing"
+    place.finish(whole, DRAWN)
+    for picture in ("accuracy.png", "summary.md"):
+        place.kill(killed, Death(before=("os.rename", picture)), DRAWN)
+        assert [path for path in place.out(killed).rglob(".*") if "partial" in path.name]
+    place.finish(killed, DRAWN)
+    assert left(place.out(killed)) == left(place.out(whole))
+    assert list(place.out(killed).rglob(".*")) == []

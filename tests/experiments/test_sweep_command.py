@@ -129,11 +129,10 @@ def test_ctrl_c_says_how_to_go_on_and_the_same_command_does(tmp_path: Path) -> N
     )
     words = ("sweep", config, "--grid", "rho=0.5,0.75", "--out", tmp_path / "out")
     process = start(*words)
-    assert process.stdout is not None
-    for line in process.stdout:
-        if line.startswith("training"):
-            break
-    time.sleep(1)
+    # A first client is stored, others are being trained.
+    while not list(tmp_path.glob("out/.store/*/??/*")):
+        assert process.poll() is None
+        time.sleep(0.02)
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130

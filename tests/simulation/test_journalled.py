@@ -104,11 +104,11 @@ class Place:
         return found
 
 
-# Of the others, one order takes longer than all requests of these.
-QUICK = ("fsosa", "retrain", "finetune", "federaser", "fedrr", "fats-cu", "fisher-merging")
+# One order of these takes longer than all requests of the others.
+SLOW = ("fedfisher", "ma-echo", "dense")
+LONG = [pytest.mark.study, pytest.mark.timeout(1800)]
 METHODS = [
-    method if method in QUICK else pytest.param(method, marks=pytest.mark.study)
-    for method in get_args(Method)
+    pytest.param(method, marks=LONG if method in SLOW else []) for method in get_args(Method)
 ]
 
 
