@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from testbed import __version__
-from testbed.cli import auditing, data, plotting, scenario, storing, sweeping
+from testbed.cli import auditing, data, plotting, reproducing, scenario, storing, sweeping
 from testbed.cli.output import OutputClosedError, complain, guarded, unfinished
 from testbed.errors import TestbedError
 
@@ -93,6 +93,7 @@ def verify(
 
 
 app.command()(auditing.audit)
+app.command()(reproducing.reproduce)
 
 
 @app.command()
@@ -109,24 +110,33 @@ def doctor(
 
 def main() -> None:
     """Run the command line; a user's mistake is one line and exit code 2."""
-    for number in _STOPS:
-        if signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, _stop)
-    with guarded():
-        try:
-            app()
-        except OutputClosedError as error:
-            if str(error):
-                complain(str(error))
-            sys.exit(_SIGNALLED + signal.SIGPIPE)
-        except TestbedError as error:
-            # Some libraries' messages, which end some of ours, have several lines.
-            complain(f"error: {' '.join(str(error).split())}")
-            sys.exit(_USER_ERROR)
-        except SystemExit as ending:
-            if ending.code in [_SIGNALLED + number for number in _STOPS]:
-                complain(f"stopped; {_KEPT}")
-            raise
+    heard = [number for number in _STOPS if signal.getsignal(number) is not signal.SIG_IGN]
+    for number in heard:
+        signal.signal(number, _stop)
+    try:
+        with guarded():
+            _run_app()
+    finally:
+        # While the interpreter shuts down nobody catches what `_stop` raises.
+        for number in heard:
+            signal.signal(number, signal.SIG_DFL)
+
+
+def _run_app() -> None:
+    try:
+        app()
+    except OutputClosedError as error:
+        if str(error):
+            complain(str(error))
+        sys.exit(_SIGNALLED + signal.SIGPIPE)
+    except TestbedError as error:
+        # Some libraries' messages, which end some of ours, have several lines.
+        complain(f"error: {' '.join(str(error).split())}")
+        sys.exit(_USER_ERROR)
+    except SystemExit as ending:
+        if ending.code in [_SIGNALLED + number for number in _STOPS]:
+            complain(f"stopped; {_KEPT}")
+        raise
 
 
 def _stop(number: int, frame: FrameType | None) -> None:

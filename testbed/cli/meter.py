@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from testbed.experiments.sweep import Stage
 
 _LINE_SECONDS = 10.0
-_UNITS = {"planning": "runs", "training": "clients", "running": "runs"}
+_UNITS = {"planning": "runs", "training": "clients", "running": "runs", "auditing": "models"}
 
 
 class Meter:

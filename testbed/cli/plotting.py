@@ -47,7 +47,9 @@ def plot(
         for drawn in draw_all(runs, target, inches):
             told = ", ".join(map(str, drawn.files)) or f"skipped: {drawn.reason}"
             console.print(f"{drawn.name}: {told}", markup=False, soft_wrap=True)
-        if out is None and not where and not varying(runs):
+        alike = not varying(runs)
+        del runs  # they are read again, and long ones take much memory
+        if out is None and not where and alike:
             describe(folder)
             show(folder)
 

@@ -1,5 +1,6 @@
 """What ``testbed sweep`` and ``testbed plan`` show."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from rich.console import Console
@@ -11,7 +12,10 @@ from testbed.experiments.grid import Grid
 from testbed.experiments.plan import Plan, asks, make_plan
 from testbed.experiments.stages import Hands
 from testbed.experiments.sweep import Cost, Stage, store_of, sweep
+from testbed.experiments.sweepdir import SWEEP
 from testbed.reporting.units import bytes_text, time_text
+
+_MOST_REASONS = 10
 
 
 def run_sweep(grid: Grid, out: Path) -> bool:
@@ -19,8 +23,8 @@ def run_sweep(grid: Grid, out: Path) -> bool:
     console = Console()
     with Meter(console) as meter:
         result = sweep(grid, out, meter)
-    for name, why in result.failed.items():
-        _say(console, f"failed: {name}: {why}")
+    for line in reasons(result.failed, f"; all stand in {out / SWEEP}"):
+        _say(console, f"failed: {line}")
     finished = result.cost.runs - len(result.failed)
     parts = [f"{finished} runs finished"]
     if result.skipped:
@@ -34,8 +38,8 @@ def run_sweep(grid: Grid, out: Path) -> bool:
     return not result.failed
 
 
-def show_plan(grid: Grid, out: Path) -> None:
-    """Say what a sweep would take."""
+def show_plan(grid: Grid, out: Path) -> bool:
+    """Say what a sweep would take; return whether any of it can be done."""
     console = Console()
     asked = asks(grid, out)
     todo = [ask for ask in asked if not is_over(ask)]
@@ -59,11 +63,36 @@ def show_plan(grid: Grid, out: Path) -> None:
     )
     if len(learning) < len(todo):
         _say(console, f"           {len(todo) - len(learning)} without learning (fidelity cost)")
-    for line in _needs(plan, estimated, size, store.folder):
-        _say(console, line)
-    for run in plan.runs:
-        if isinstance(run.need, str):
-            _say(console, f"would fail: {run.ask}: {run.need}")
+    failing = {str(run.ask): run.need for run in plan.runs if isinstance(run.need, str)}
+    possible = not todo or len(failing) < len(todo)
+    if possible:
+        for line in _needs(plan, estimated, size, store.folder):
+            _say(console, line)
+    for line in reasons(failing):
+        _say(console, f"would fail: {line}")
+    return possible
+
+
+def reasons(failed: Mapping[str, str], where: str = "") -> list[str]:
+    """Say why runs fail, those of one reason in one line."""
+    runs: dict[str, list[str]] = {}
+    for name, why in failed.items():
+        runs.setdefault(why, []).append(name)
+    told = list(runs.items())[:_MOST_REASONS]
+    lines = [
+        f"{names[0]}: {why}"
+        if len(names) == 1
+        else f"{len(names)} runs, {names[0]} the first: {why}"
+        for why, names in told
+    ]
+    if len(runs) > len(told):
+        more = len(failed) - sum(len(names) for _, names in told)
+        kinds = len(runs) - len(told)
+        lines.append(
+            f"{more} more run{'s' if more > 1 else ''}, "
+            f"for {kinds} other reason{'s' if kinds > 1 else ''}{where}"
+        )
+    return lines
 
 
 def _needs(plan: Plan, estimated: Estimate, hands: int, store: Path) -> list[str]:

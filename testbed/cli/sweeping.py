@@ -50,8 +50,7 @@ def sweep(
     from testbed.cli.sweep_view import run_sweep, show_plan  # a mistake is told sooner
 
     if dry_run:
-        show_plan(made, folder)
-        return
+        raise typer.Exit(0 if show_plan(made, folder) else 1)
     with unfinished(_KEPT):
         fine = run_sweep(made, folder)
     raise typer.Exit(0 if fine else 1)
@@ -70,7 +69,7 @@ def plan(
     made, folder = _grid(config, grid, set_, seeds, methods, out, yes)
     from testbed.cli.sweep_view import show_plan
 
-    show_plan(made, folder)
+    raise typer.Exit(0 if show_plan(made, folder) else 1)
 
 
 def _grid(

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
@@ -13,6 +13,8 @@ from testbed.config.scales import scaled
 from testbed.config.schema import Experiment
 from testbed.config.spec import keys
 from testbed.errors import ConfigError
+
+S = TypeVar("S", bound=BaseModel)
 
 _NUMBER = "must be a number"
 _WHOLE = "must be a whole number"
@@ -35,6 +37,9 @@ _RULES = {
     "path_type": "must be a path",
     "tuple_type": "must be a list",
     "model_type": "must be a section with keys of its own",
+    "dict_type": "must be a section with keys of its own",
+    "too_short": "must have at least {min_length}",
+    "string_too_short": "must not be empty",
     "literal_error": "must be {expected}",
 }
 
@@ -65,14 +70,26 @@ def load(path: Path | None, overrides: Sequence[str] = ()) -> Experiment:
             given = merge(given, layer)
         file = scaled(path, {} if path is None else read(path), given)
         document = merge(merge(document, file), given)
-        experiment = Experiment.model_validate(document)
+        experiment = validated(Experiment, document)
     except RecursionError:
         raise ConfigError(f"{path or '--set'}: nested too deeply; keys go two deep") from None
-    except ValidationError as error:
-        lines = dict.fromkeys(_describe(detail) for detail in error.errors())
-        raise ConfigError("; ".join(lines)) from None
     _refuse_booleans(document, experiment)
     return experiment
+
+
+def validated(model: type[S], document: Mapping[str, Any]) -> S:
+    """Check a document against a schema.
+
+    Raises
+    ------
+    ConfigError
+        If a key or value is not allowed.
+    """
+    try:
+        return model.model_validate(document)
+    except ValidationError as error:
+        lines = dict.fromkeys(_describe(detail, model) for detail in error.errors())
+        raise ConfigError("; ".join(lines)) from None
 
 
 def _sections(model: type[BaseModel]) -> Document:
@@ -85,26 +102,28 @@ def _sections(model: type[BaseModel]) -> Document:
     return sections
 
 
-def _describe(detail: ErrorDetails) -> str:
+def _describe(detail: ErrorDetails, model: type[BaseModel]) -> str:
     """Say in one line what pydantic found wrong."""
     path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in detail["loc"])
     path = path.removeprefix(".")
     path = path if path.isprintable() else show(path)
     kind, context = detail["type"], detail.get("ctx", {})
     if kind == "extra_forbidden":
-        return f"{path}: unknown key; {_suggestion(path)}"
+        return f"{path}: unknown key; {_suggestion(path, model)}"
+    if kind == "missing":
+        return f"{path}: is missing"
     if kind == "value_error":
         return f"{path}: {context['error']}" if path else str(context["error"])
     rule = _RULES.get(kind, f"is not allowed: {detail['msg']}").format_map(context)
     return f"{path}: {show(detail['input'])} {rule}"
 
 
-def _suggestion(path: str) -> str:
+def _suggestion(path: str, model: type[BaseModel]) -> str:
     """Name the key meant: one of the same section, else one of the same name elsewhere."""
     section, _, name = path.rpartition(".")
     siblings: dict[str, str] = {}
     elsewhere: dict[str, str] = {}
-    for key in keys():
+    for key in keys(model):
         names = key.split(".")
         for depth in range(1, len(names) + 1):
             known = ".".join(names[:depth])

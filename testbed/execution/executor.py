@@ -190,10 +190,6 @@ class Clients:
         return serialise_model(tuned.model)
 
 
-# In this process and without a store, as a task alone gives them.
-Serial = Clients
-
-
 @contextmanager
 def open_executor(
     experiment: Experiment,

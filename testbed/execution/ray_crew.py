@@ -237,7 +237,8 @@ def _answers(asked: deque[Any]) -> Iterator[Any]:
 
     try:
         while asked:
-            yield ray.get(asked.popleft())
+            # A signal's handler that leaves while `ray.get` waits would leave with status 1.
+            yield asked.popleft().future().result()
     except RayTaskError as error:  # what the work itself raised
         raise error.cause from None
     except OutOfMemoryError as error:

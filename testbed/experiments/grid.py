@@ -20,6 +20,7 @@ from testbed.errors import ConfigError
 
 SHORT = {"rho": "editing.rho", "density": "mobility.density", "alpha": "data.alpha"}
 MOST = 10_000  # cells without --yes
+TOGETHER = "*"  # the key of an axis whose values are several sections
 
 # Keys that a point must not change, and what to do instead.
 _FIXED = {
@@ -41,11 +42,18 @@ class Axis:
     key : str
         As written, perhaps one of `SHORT`.
     values : tuple
-        As YAML gave them; of a whole section, mappings.
+        As YAML gave them; of a whole section, or of several, mappings.
     """
 
     key: str
     values: tuple[Any, ...]
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The dotted keys of the configuration that change."""
+        prefix = "" if self.key == TOGETHER else self.path
+        leaves = dict.fromkeys(leaf for value in self.values for leaf in _leaves(value, prefix))
+        return tuple(leaf.removeprefix(".") for leaf in leaves)
 
     @property
     def path(self) -> str:
@@ -125,7 +133,8 @@ def read_grid(
     parsed = tuple(map(_axis, axes))
     if not parsed:
         raise ConfigError("a sweep needs at least one --grid KEY=V1,V2, as --grid rho=0.1,0.5")
-    twice = [path for path, n in Counter(axis.path for axis in parsed).items() if n > 1]
+    changed = Counter(key for axis in parsed for key in {axis.path, *axis.keys})
+    twice = [path for path, n in changed.items() if n > 1]
     if twice:
         raise ConfigError(f"--grid {twice[0]} stands twice; write all its values in one")
     shared = list(settings)
@@ -156,9 +165,15 @@ def _axis(text: str) -> Axis:
         )
     # Only what JSON knows can be written into a folder.
     axis = Axis(key, tuple(json.loads(json.dumps(values, default=str))))
-    for fixed, advice in _FIXED.items():
-        if f"{axis.path}.".startswith(f"{fixed}."):
-            raise ConfigError(f"--grid {key}: not a key to sweep over; {advice}")
+    if key == TOGETHER and not all(isinstance(value, Mapping) for value in axis.values):
+        raise ConfigError(
+            f"--grid {key}: each value holds sections, as {{clients: {{pool: 50}}}}, not "
+            f"{show(written)}"
+        )
+    for changed in {axis.path, *axis.keys}:
+        for fixed, advice in _FIXED.items():
+            if f"{changed}.".startswith(f"{fixed}."):
+                raise ConfigError(f"--grid {key}: not a key to sweep over; {advice}")
     return axis
 
 
@@ -179,8 +194,10 @@ def _experiment(
     config: Path, shared: Sequence[str], axes: Sequence[Axis], values: Sequence[Any]
 ) -> Experiment:
     # JSON is YAML, and says what is text.
-    own = [f"{axis.path}={json.dumps(value)}" for axis, value in zip(axes, values, strict=True)]
-    return load(config, [*shared, *own])
+    own: dict[str, Any] = {}
+    for axis, value in zip(axes, values, strict=True):
+        own |= value if axis.key == TOGETHER else {axis.path: value}
+    return load(config, [*shared, *(f"{key}={json.dumps(value)}" for key, value in own.items())])
 
 
 def _limit(count: int, most: int | None) -> None:
@@ -194,10 +211,10 @@ def _name(axes: Sequence[Axis], experiment: Experiment) -> str:
     """Name a point by the values as they were understood."""
     parts = []
     for axis in axes:
-        keys = dict.fromkeys(leaf for value in axis.values for leaf in _leaves(value, ""))
-        for leaf in keys:
-            value = reduce(getattr, f"{axis.path}{leaf}".split("."), experiment)
-            parts.append(f"{axis.key}{leaf}={_word(value)}")
+        for key in axis.keys:
+            value = reduce(getattr, key.split("."), experiment)
+            written = key if axis.key == TOGETHER else axis.key + key.removeprefix(axis.path)
+            parts.append(f"{written}={_word(value)}")
     return ",".join(parts)
 
 

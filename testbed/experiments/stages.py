@@ -18,7 +18,7 @@ from testbed.execution.training import Job, train_all
 from testbed.experiments.cells import Done, fail, is_over, perform
 from testbed.experiments.plan import Ask, Need, Planned, groups, make_plan, reason
 
-StageName = Literal["planning", "training", "running"]
+StageName = Literal["planning", "training", "running", "auditing"]
 
 
 @dataclass(frozen=True)

@@ -33,6 +33,7 @@ def claimed(grid: Grid, out: Path) -> Iterator[None]:
     """Mark `out` as the folder of a sweep, or check that it is; tidy up at the end.
 
     Grids, seeds and methods may differ from call to call, and all else once no run is finished.
+    The mark goes again when the block leaves nothing beside it.
 
     Raises
     ------
@@ -43,6 +44,7 @@ def claimed(grid: Grid, out: Path) -> Iterator[None]:
     write_text(out / SWEEP, to_json(content))
     _tidy(out)
     with ExitStack() as stack:
+        stack.callback(_unmark, out)
         for point in grid.points:
             folder = out / point.name
             folder.mkdir(exist_ok=True)
@@ -59,6 +61,11 @@ def write_outcome(out: Path, cost: Mapping[str, float | None], failed: Mapping[s
     content = json.loads((out / SWEEP).read_text(encoding="utf-8"))
     rounded = {key: round(value, 3) if value else value for key, value in cost.items()}
     write_text(out / SWEEP, to_json({**content, "cost": rounded, "failed": dict(failed)}))
+
+
+def _unmark(out: Path) -> None:
+    if [entry.name for entry in out.iterdir()] == [SWEEP]:
+        (out / SWEEP).unlink()
 
 
 def _tidy(out: Path) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 from testbed.config.spec import differences
 from testbed.errors import ResultsError
 from testbed.experiments.rundir import Run, find_runs
-from testbed.ledger import RequestCost, per_request
+from testbed.ledger import RequestCost, in_order
 from testbed.reporting.intervals import Interval, Series, mean
 from testbed.reporting.names import label, order
 
@@ -51,7 +51,7 @@ def remembered(function: Callable[[Run], Value]) -> Callable[[Run], Value]:
 @remembered
 def costs(run: Run) -> tuple[RequestCost, ...]:
     """Return what each request cost, the initial training first."""
-    return per_request(run.ledger)
+    return tuple(in_order(run.ledger))
 
 
 def load(folder: Path) -> tuple[Run, ...]:

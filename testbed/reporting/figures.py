@@ -71,8 +71,9 @@ def quality(runs: Sequence[Run], width: float | None = None) -> Figure:
         lambda _: (f"test {by.name} (%)", 1.0),
     )
     low, high = figure.axes[0].get_ylim()
-    missing = max(0.0, _LEAST_SPAN - (high - low)) / 2
-    figure.axes[0].set_ylim(low - missing, high + missing)
+    missing = max(0.0, _LEAST_SPAN - (high - low))
+    below = min(missing / 2, max(0.0, low))  # there is no quality below 0
+    figure.axes[0].set_ylim(low - below, high + missing - below)
     return figure
 
 
@@ -127,13 +128,15 @@ def cumulative_bytes(runs: Sequence[Run], width: float = PAGE) -> Figure:
         )
         for axes, (setting, name, curves) in zip(grid.flat, shown, strict=True):
             draw_curves(axes, _scaled(curves, unit.size))
-            axes.set_ylim(bottom=0)
             if not wide and setting:
                 axes.set_title(f"{setting}, tariff: {name}")
             elif not wide or axes in grid[0]:
                 axes.set_title(f"tariff: {name}")
             if wide and setting and axes in grid[:, -1]:
                 name_row(axes, setting)
+        # Only now, as a limit that is set ends the scaling of all panels that share the axis.
+        for axes in grid.flat:
+            axes.set_ylim(bottom=0)
         for axes in grid[-1]:
             axes.set_xlabel("request")
         label_y = f"cumulative serialised\nbytes ({unit.name})"

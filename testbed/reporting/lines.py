@@ -73,9 +73,9 @@ def held(values: Series) -> Series:
     return np.append(values, values[-1])
 
 
-def ticks(*, whole: bool) -> MaxNLocator:
-    """Return a locator of about five round ticks."""
-    return MaxNLocator(5, steps=[1, 2, 5, 10], integer=whole)
+def ticks(*, whole: bool, intervals: int = 5) -> MaxNLocator:
+    """Return a locator of round ticks, at most so many `intervals` apart."""
+    return MaxNLocator(intervals, steps=[1, 2, 5, 10], integer=whole)
 
 
 def draw_strip(axes: Axes, times: Mapping[str, Series]) -> None:

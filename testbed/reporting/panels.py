@@ -13,6 +13,7 @@ from testbed.experiments.rundir import Run
 from testbed.reporting.comparison import by_method
 from testbed.reporting.settings import grouped, text, too_many, varying
 from testbed.reporting.style import COLUMN, PAGE, new_figure
+from testbed.reporting.units import range_text
 
 ROWS = 6  # the most
 _LONGEST = 20  # letters of a title on one line
@@ -126,8 +127,6 @@ def seeds(runs: Sequence[Run], error: str = "band") -> str:
         for several in grouped(runs, varying(runs)).values()
         for group in by_method(several).values()
     }
-    least, most = min(counts), max(counts)
-    if most == 1:
+    if counts == {1}:
         return "n = 1 seed"
-    n = str(most) if least == most else f"{least} to {most}"
-    return f"mean of n = {n} seeds, {error}: 95 % interval"
+    return f"mean of n = {range_text(counts)} seeds, {error}: 95 % interval"

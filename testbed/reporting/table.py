@@ -8,9 +8,9 @@ from pathlib import Path
 from statistics import fmean, stdev
 
 from testbed.experiments.rundir import Run
-from testbed.ledger import TARIFFS, Totals, totals
+from testbed.ledger import TARIFFS, Totals, add_up
 from testbed.reporting import contact, detection
-from testbed.reporting.comparison import by_method, column, load, requests
+from testbed.reporting.comparison import by_method, column, costs, load, requests
 from testbed.reporting.contact import Waiting, summarise_contact
 from testbed.reporting.names import label
 from testbed.reporting.output import save
@@ -69,38 +69,38 @@ class Summary:
 def summarise(runs: Iterable[Run]) -> tuple[Summary, ...]:
     """Summarise the runs of one experiment, method by method in display order."""
     groups = by_method(runs)
-    costs = {
-        method: {run.seed: totals(run.ledger) for run in group} for method, group in groups.items()
+    spent = {
+        method: {run.seed: add_up(costs(run)) for run in group} for method, group in groups.items()
     }
-    reference = costs.get(REFERENCE, {})
+    reference = spent.get(REFERENCE, {})
     return tuple(
-        _summary(method, group, costs[method], reference) for method, group in groups.items()
+        _summary(method, group, spent[method], reference) for method, group in groups.items()
     )
 
 
 def _summary(
     method: str,
     group: Sequence[Run],
-    costs: Mapping[int, Totals],
+    spent: Mapping[int, Totals],
     reference: Mapping[int, Totals],
 ) -> Summary:
     by = measure(group)
     qualities = [float(column(run, by.column)[-1]) for run in group] if by else []
     # Savings compare the same traffic, so only seeds that both methods have.
-    pairs = [(costs[seed], reference[seed]) for seed in costs if seed in reference]
+    pairs = [(spent[seed], reference[seed]) for seed in spent if seed in reference]
     return Summary(
         method=method,
         label=label(method),
-        seeds=tuple(costs),
+        seeds=tuple(spent),
         measure=by.name if by else "",
         quality=fmean(qualities) if qualities else None,
         quality_spread=stdev(qualities) if len(qualities) > 1 else None,
         requests=fmean(requests(run) for run in group),
-        handled=fmean(cost.requests for cost in costs.values()),
-        triggered=fmean(cost.triggered for cost in costs.values()),
-        seconds=fmean(cost.seconds for cost in costs.values()),
+        handled=fmean(cost.requests for cost in spent.values()),
+        triggered=fmean(cost.triggered for cost in spent.values()),
+        seconds=fmean(cost.seconds for cost in spent.values()),
         seconds_saved=_saved([(own.seconds, other.seconds) for own, other in pairs]),
-        bytes={name: fmean(cost.bytes[name].total for cost in costs.values()) for name in TARIFFS},
+        bytes={name: fmean(cost.bytes[name].total for cost in spent.values()) for name in TARIFFS},
         bytes_saved={
             name: _saved(
                 [(own.bytes[name].total, other.bytes[name].total) for own, other in pairs]
@@ -119,7 +119,7 @@ def _saved(pairs: Sequence[tuple[float, float]]) -> float | None:
 
 def _flagged(run: Run) -> int:
     """Count releases whose projection did not converge; a batch has one."""
-    billed = {row.request for row in run.ledger}
+    billed = {cost.request for cost in costs(run)}
     releases = run.metrics[run.metrics["request"].isin(billed)]
     return int((~releases["converged"].astype(bool)).sum())
 

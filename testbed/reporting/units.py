@@ -1,5 +1,6 @@
 """Numbers as people read them: three significant digits and a unit."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 # Decimal units, as network rates use them: 1 MB = 1e6 bytes.
@@ -68,6 +69,17 @@ def count_text(count: float) -> str:
     ('31', '14.3')
     """
     return f"{count:.0f}" if float(count).is_integer() else f"{count:.1f}"
+
+
+def range_text(counts: Iterable[int]) -> str:
+    """Write how many there are of each of several.
+
+    >>> range_text([3, 3]), range_text([1200, 3, 40])
+    ('3', '3 to 1,200')
+    """
+    several = set(counts)
+    least, most = min(several), max(several)
+    return f"{least:,}" if least == most else f"{least:,} to {most:,}"
 
 
 def _three_digits(value: float) -> str:

@@ -16,7 +16,7 @@ from typing import Any
 
 from testbed.config import Experiment
 from testbed.editing.methods import METHODS, Method
-from testbed.execution.executor import Serial, Trained, Tuned
+from testbed.execution.executor import Clients, Trained, Tuned
 from testbed.experiments.run import cells, run
 from testbed.learning.acceptance import Unusable
 from testbed.learning.blocks import State as Model
@@ -40,7 +40,7 @@ _BEGIN, _APART = 10.0, 1e6
 class Watched:
     """An executor that remembers whose contribution it handed out."""
 
-    inner: Serial
+    inner: Clients
     initial: Model
     fragments: dict[int, tuple[Fragment, ...]] = field(default_factory=dict)
 
@@ -114,7 +114,7 @@ def erasure(
     """
     schedule = plan(experiment, task.streams, changes, "traffic")
     replayed = _replay(experiment, task.streams.seed, schedule, work / "trace.csv")
-    search = Search(Watched(Serial(task), task.initial))
+    search = Search(Watched(Clients(task), task.initial))
     with open_source(replayed.mobility, task.streams.seed) as source:
         world = World(replayed, _METHOD, task, search.executor, source)
         coordinator = world.coordinator

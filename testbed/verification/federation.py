@@ -9,7 +9,7 @@ from testbed.editing.clients import Change, Client
 from testbed.editing.fsosa import Parameters
 from testbed.editing.orders import Fuse, Order, Train
 from testbed.errors import ConfigError, EditError
-from testbed.execution.executor import Serial
+from testbed.execution.executor import Clients
 from testbed.fusion.fsosa import Fused, Projection, fuse
 from testbed.learning.acceptance import Unusable
 from testbed.learning.blocks import blocks
@@ -79,10 +79,10 @@ class Federation:
     task: Task
     projection: Projection
     fuse: Fusing = fuse
-    executor: Serial = field(init=False)
+    executor: Clients = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "executor", Serial(self.task))
+        object.__setattr__(self, "executor", Clients(self.task))
 
     def anew(self) -> "Federation":
         """Return the same federation with nobody trained yet."""

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from commands import LIVE, children, everything, processes, start
+from damage import flip_bits
 
 Call = Callable[..., tuple[int, list[str], list[str]]]
 HEAVY = {"torch", "libsumo", "traci", "sumo", "ultralytics", "pandas", "matplotlib", "sklearn"}
@@ -115,6 +116,29 @@ def test_an_interrupted_experiment_goes_on_with_what_is_left(place: Path) -> Non
     assert not any("/." in path for path in left)
 
 
+LATE = """
+import atexit, signal
+from testbed.cli import main
+
+@atexit.register
+def late():
+    signal.raise_signal(signal.{signal})
+    print("went on")
+
+main()
+"""
+
+
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_that_comes_while_python_shuts_down_ends_it_quietly(sent: signal.Signals) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", LATE.format(signal=sent.name), "--version"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (-sent, "")
+    assert re.fullmatch(r"testbed \S+\n", done.stdout)
+
+
 SHOW = """
 import sys
 import testbed
@@ -191,6 +215,17 @@ def test_warnings_of_a_run_are_printed(call: Call) -> None:
     )
     assert code == 0
     assert "note: Fine-tune, seed 0: The traffic ended after 4 of 9 requests." in out
+
+
+def test_damaged_entries_of_the_store_are_told(call: Call, place: Path) -> None:
+    words = ("run", "tiny.yaml", "--out", "out", "--set", "execution.store=kept")
+    code, out, _ = call(*words)
+    assert code == 0
+    assert not any("Entries of the store" in line for line in out)
+    clients = flip_bits(place / "kept") // 2  # behind a damaged model nobody looks
+    code, out, _ = call(*words, "--force")
+    assert code == 0
+    assert f"note: Entries of the store that were damaged and made again: {clients}." in out
 
 
 def test_figures_that_were_never_drawn_are_drawn_by_the_next_command(

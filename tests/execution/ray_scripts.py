@@ -190,26 +190,24 @@ def on_a_cluster(argument: str) -> None:
 
 
 def on_this_machine(argument: str) -> None:
-    """Start Ray and say what it started, then wait for Ctrl-C."""
-    try:
-        with open_crew(ExecutionConfig(kind="ray", workers=1, memory_gb=0.5)) as crew:
-            answers = list(crew.map(late, [1, 2], [0.0, 0.0]))
-            inside = ExecutionConfig(kind="ray")
-            processes = below(os.getpid())
-            (raylet,) = (text for text in processes.values() if "--raylet_socket_name=" in text)
-            told = {
-                "answers": answers,
-                "twice": line(open_crew(inside).__enter__),
-                "processes": list(processes),
-                "folder": re.findall(r"--raylet_socket_name=(/tmp/ray-[^/]+)/", raylet)[0],
-                "listening": sorted(set(listening(set(processes)))),
-                "SIGTERM": signal.getsignal(signal.SIGTERM) is signal.SIG_DFL,
-            }
-            busy = crew.map(weigh, [1, 2])
-            tell(told)
-            list(busy)
-    except KeyboardInterrupt:
-        sys.exit(130)
+    """Start Ray and say what it started, then wait for Ctrl-C, which ends as in the command."""
+    signal.signal(signal.SIGINT, lambda number, _: sys.exit(128 + number))
+    with open_crew(ExecutionConfig(kind="ray", workers=1, memory_gb=0.5)) as crew:
+        answers = list(crew.map(late, [1, 2], [0.0, 0.0]))
+        inside = ExecutionConfig(kind="ray")
+        processes = below(os.getpid())
+        (raylet,) = (text for text in processes.values() if "--raylet_socket_name=" in text)
+        told = {
+            "answers": answers,
+            "twice": line(open_crew(inside).__enter__),
+            "processes": list(processes),
+            "folder": re.findall(r"--raylet_socket_name=(/tmp/ray-[^/]+)/", raylet)[0],
+            "listening": sorted(set(listening(set(processes)))),
+            "SIGTERM": signal.getsignal(signal.SIGTERM) is signal.SIG_DFL,
+        }
+        busy = crew.map(weigh, [1, 2])
+        tell(told)
+        list(busy)
 
 
 def out_of_memory(argument: str) -> None:

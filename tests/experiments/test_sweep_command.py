@@ -3,6 +3,7 @@
 import io
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -10,8 +11,9 @@ import time
 from pathlib import Path
 
 import pytest
+from damage import flip_bits
 from rich.console import Console
-from sweeps import results, swept, write
+from sweeps import results, summary, swept, write
 from typer.testing import CliRunner, Result
 
 from testbed.cli.app import app
@@ -54,15 +56,62 @@ def test_a_sweep_tells_its_stages_its_failures_and_its_cost(tmp_path: Path) -> N
     assert stages.index("planning") < stages.index("training") < stages.index("running")
     assert re.search(r"^planning +8/8 runs, in ", said.output, re.MULTILINE)
     assert re.search(r"^running +8/8 runs, 4 failed, in ", said.output, re.MULTILINE)
-    failed = [line for line in lines if line.startswith("failed: ")]
-    assert len(failed) == 4
-    assert failed[0].startswith("failed: clients.initial=6 fsosa seed=0: clients.initial asks for")
+    # One reason, told once.
+    (failed,) = (line for line in lines if line.startswith("failed: "))
+    assert failed.startswith(
+        "failed: 4 runs, clients.initial=6 fsosa seed=0 the first: clients.initial asks for 6 "
+    )
+    assert len(summary(out)["failed"]) == 4
     assert f"4 runs finished; 4 failed, the same command tries them again: {out}" in lines
     (cost,) = (line for line in lines if line.startswith("cost ratio "))
     assert re.match(r"cost ratio \d+\.\d\d: \S+ s on 1 worker for \S+ s of unique work \(", cost)
     again = call(*words)
     assert again.exit_code == 1
     assert "0 runs finished; 4 were finished before; 4 failed" in again.output
+
+
+def test_a_run_that_fails_alone_is_named_alone(tmp_path: Path) -> None:
+    words = ("--grid", "clients.initial=4,6", "--methods", "fsosa", "--out", tmp_path / "out")
+    said = call("sweep", write(tmp_path), *words)
+    (failed,) = (line for line in said.output.splitlines() if line.startswith("failed: "))
+    assert failed.startswith("failed: clients.initial=6 fsosa seed=0: clients.initial asks for 6 ")
+
+
+MANY = "clients.initial=4," + ",".join(map(str, range(6, 18)))
+
+
+@pytest.mark.parametrize("command", ["sweep", "plan"])
+def test_of_very_many_reasons_ten_are_told(tmp_path: Path, command: str) -> None:
+    config, out = write(tmp_path, clients={"pool": 20}), tmp_path / "out"
+    said = call(command, config, "--grid", MANY, "--out", out)
+    word, status = ("failed", 1) if command == "sweep" else ("would fail", 0)
+    assert said.exit_code == status
+    told = [line for line in said.output.splitlines() if line.startswith(f"{word}: ")]
+    for number, line in enumerate(told[:10], start=6):
+        assert line.startswith(
+            f"{word}: 2 runs, clients.initial={number} fsosa seed=0 the first: "
+            f"clients.initial asks for {number} vehicles"
+        )
+    rest = f"{word}: 4 more runs, for 2 other reasons"
+    assert told[10:] == [
+        f"{rest}; all stand in {out / 'sweep.json'}" if command == "sweep" else rest
+    ]
+    if command == "sweep":
+        assert len(summary(out)["failed"]) == 24
+
+
+def test_damaged_entries_of_the_store_are_told(tmp_path: Path) -> None:
+    config, out = write(tmp_path), tmp_path / "out"
+    words = ("sweep", config, "--grid", "rho=0.5", "--methods", "fsosa", "--out", out)
+    assert "note:" not in call(*words).output
+    entries = flip_bits(out / ".store")
+    # A model and a statistic of each client; behind a damaged model nobody looks.
+    clients = entries // 2
+    shutil.rmtree(out / "rho=0.5")
+    said = call(*words)
+    assert said.exit_code == 0
+    notes = [line for line in said.output.splitlines() if line.startswith("note: ")]
+    assert notes == [f"note: Entries of the store that were damaged and made again: {clients}."]
 
 
 def test_a_sweep_that_succeeds_ends_with_status_0(tmp_path: Path) -> None:
@@ -167,7 +216,10 @@ def test_a_plan_says_what_a_sweep_would_take_and_changes_nothing(tmp_path: Path)
     assert re.search(r"time       about \S+ s on 1 worker: trainings \S+ s, ", said.output)
     assert "operations counted, at the rate of one measured batch" in said.output
     assert re.search(r"disk       about \S+ [kM]B in the store .*, \S+ [kM]B of res", said.output)
-    assert said.output.count("would fail: rho=0.5,clients.initial=6 ") == 2
+    (failing,) = re.findall(r"^would fail: .*", said.output, re.MULTILINE)
+    assert failing.startswith(
+        "would fail: 4 runs, rho=0.5,clients.initial=6 fsosa seed=0 the first: clients.initial "
+    )
     # A dry run of the sweep is the same.
     dry = call("sweep", *words, "--dry-run")
     assert dry.exit_code == 0
@@ -195,6 +247,29 @@ def test_a_plan_knows_what_is_there(tmp_path: Path) -> None:
     ).output
     assert "2 without learning (fidelity cost)" in cheap
     assert "trainings  0 unique of 0 asked for" in cheap
+
+
+@pytest.mark.parametrize("words", [("plan",), ("sweep", "--dry-run")])
+def test_a_plan_of_which_nothing_can_be_done_says_why_and_nothing_else(
+    tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    config, out = write(tmp_path), tmp_path / "out"
+    said = call(*words, config, "--grid", "clients.initial=6", "--out", out)
+    assert said.exit_code == 1
+    first, *rest = [line for line in said.output.splitlines() if not line.startswith("planning")]
+    assert first == "runs       2 (points x seeds x methods: 1 x 1 x 2), 0 finished before"
+    (failing,) = rest
+    assert failing.startswith("would fail: 2 runs, clients.initial=6 fsosa seed=0 the first: ")
+    assert not out.exists()
+
+
+def test_a_plan_of_a_finished_sweep_ends_with_status_0(tmp_path: Path) -> None:
+    words = (write(tmp_path), "--grid", "rho=0.5", "--methods", "fsosa", "--out", tmp_path / "out")
+    assert call("sweep", *words).exit_code == 0
+    said = call("plan", *words)
+    assert said.exit_code == 0
+    assert "1 finished before" in said.output
+    assert "trainings  0 unique of 0 asked for, 0 in the store" in said.output
 
 
 # Progress.

@@ -6,17 +6,19 @@ import multiprocessing
 import os
 import shutil
 import signal
+import socket
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from damage import flip_bits
 from sklearn.datasets import load_digits
 from specs import folder
 from sweeps import results, summary, swept, write
 
-from testbed.errors import ResultsError
+from testbed.errors import ConfigError, ResultsError
 from testbed.execution.crew import WorkerLostError
 from testbed.experiments import cells, stages
 from testbed.experiments.grid import read_grid
@@ -178,15 +180,11 @@ def test_a_damaged_store_entry_is_made_again_and_counted(tmp_path: Path) -> None
     config, out = write(tmp_path), tmp_path / "out"
     grid, *_ = swept(config, ["rho=0.5"], out)
     before = results(out, grid.points)
-    store = store_of(grid, out)
-    entries = [path for path in store.folder.rglob("*") if path.is_file()]
-    for entry in entries:
-        content = bytearray(entry.read_bytes())
-        content[-1] ^= 1
-        entry.write_bytes(content)
+    flip_bits(store_of(grid, out).folder)
     shutil.rmtree(out / "rho=0.5")
     _, result, _ = swept(config, ["rho=0.5"], out)
     assert result.failed == {}
+    assert result.store.corrupt > 0
     assert results(out, grid.points) == before
     corrupt = [run.manifest["store"]["corrupt"] for run in find_runs(out)]
     assert sum(corrupt) > 0
@@ -206,6 +204,22 @@ def test_leftovers_of_killed_processes_are_swept_up(tmp_path: Path) -> None:
     swept(config, ["rho=0.5"], out)
     assert not list(out.glob(".traffic-*"))
     assert [path.name for path in place.iterdir()] == ["seed=0"]
+
+
+def test_a_sweep_without_a_crew_leaves_nothing_and_takes_nothing_away(tmp_path: Path) -> None:
+    pytest.importorskip("ray", reason="needs the extra ray", exc_type=ImportError)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+    config, out = write(tmp_path), tmp_path / "some" / "where"
+    nowhere = ["execution.kind=ray", f"execution.address={address}"]
+    with pytest.raises(ConfigError, match=r"^no Ray cluster answers"):
+        swept(config, ["rho=0.5"], out, settings=nowhere)
+    assert not out.parent.exists()
+    grid, *_ = swept(config, ["rho=0.5"], out)
+    before = results(out, grid.points), summary(out)["cost"]
+    with pytest.raises(ConfigError, match=r"^no Ray cluster answers"):
+        swept(config, ["rho=0.5,0.75"], out, settings=nowhere)
+    assert (results(out, grid.points), summary(out)["cost"]) == before
 
 
 # Workers that are lost.

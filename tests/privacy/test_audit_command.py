@@ -10,7 +10,7 @@ import pytest
 from testbed.cli import main
 
 SMALL = ("--shadows", 40, "--releases", 8, "--repeats", 30, "--clients", 1)
-FILES = {"audit.csv", "audit-roc.csv", "audit.md"}
+FILES = {"audit.csv", "audit-roc.csv", "audit-verdicts.json", "audit.md"}
 
 
 @pytest.fixture

@@ -34,3 +34,16 @@ def check_texts(figure):
         assert box.y1 <= height + 1, text
     for (box, text), (beside, other) in combinations(placed, 2):
         assert not box.shrunk(0.9, 0.9).overlaps(beside.shrunk(0.9, 0.9)), (text, other)
+
+
+def check_data(figure):
+    """Assert that nothing drawn is cut off by the limits of its axes."""
+    for axes in figure.axes:
+        for limits, drawn in (
+            (axes.get_xlim(), axes.dataLim.intervalx),
+            (axes.get_ylim(), axes.dataLim.intervaly),
+        ):
+            low, high = sorted(limits)
+            slack = 1e-9 * (high - low)
+            assert low - slack <= min(drawn), (axes.get_title(), limits, drawn)
+            assert max(drawn) <= high + slack, (axes.get_title(), limits, drawn)

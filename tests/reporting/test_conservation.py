@@ -38,7 +38,8 @@ def as_run(method, seed, rows):
     metrics = pd.DataFrame(
         {"request": range(LAST + 1), "accuracy": 0.5, "converged": True, "triggered": False}
     )
-    return Run(Path(), {"method": method, "seed": seed}, tuple(rows), metrics)
+    ledger = tuple(sorted(rows, key=lambda row: row.request))  # as a run writes it
+    return Run(Path(), {"method": method, "seed": seed}, ledger, metrics)
 
 
 @given(st.lists(ROWS, max_size=30))

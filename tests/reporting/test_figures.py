@@ -164,6 +164,17 @@ def test_accuracy_never_shows_less_than_a_point(tmp_path, make_run):
     assert high - low >= 1 - 1e-9
 
 
+def test_no_quality_below_zero_is_on_the_axis(tmp_path, make_run):
+    make_run(tmp_path, "fsosa", requests=3)
+    (run,) = load(tmp_path)
+    run.metrics["accuracy"] = 0.0
+    axes = quality([run]).axes[0]
+    low, high = axes.get_ylim()
+    assert -0.1 < low < 0  # the line at 0 is seen
+    assert high - low == pytest.approx(1)
+    assert high > 0.9
+
+
 def test_costs_start_at_zero(runs):
     for axes in (*cumulative_time(runs).axes, *cumulative_bytes(runs).axes):
         assert axes.get_ylim()[0] == 0

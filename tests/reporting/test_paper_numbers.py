@@ -1,15 +1,20 @@
 """What the figures of sweeps show is what the ledgers say."""
 
-from dataclasses import replace
+import re
+import weakref
+from collections import Counter
+from dataclasses import asdict, replace
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from extents import boxes, texts
 
 from testbed.experiments.rundir import Run
 from testbed.ledger import TARIFFS, LedgerRow, totals
-from testbed.reporting.comparison import by_method, column
+from testbed.reporting.comparison import by_method, column, costs
 from testbed.reporting.intervals import mean
 from testbed.reporting.paper.communication import breakdown, communication
 from testbed.reporting.paper.difference import difference, differences
@@ -24,7 +29,7 @@ from testbed.reporting.paper.tradeoff import tradeoff
 from testbed.reporting.paper.trigger import answers, trigger
 from testbed.reporting.paper.waiting import waiting, waits
 from testbed.reporting.settings import grouped, read
-from testbed.reporting.style import PAGE, looks
+from testbed.reporting.style import COLUMN, PAGE, looks
 from testbed.reporting.table import summarise
 
 UNITS = {"s": 1, "min": 60, "B": 1, "kB": 1e3, "MB": 1e6, "GB": 1e9}
@@ -186,13 +191,14 @@ def test_a_population_below_p_changes_the_subset_for_sure():
 
 def test_trigger_rates_are_counted_over_all_runs(by_rho):
     axes = trigger(by_rho).axes[0]
-    assert axes.get_title().startswith("deletions, n = ")
     own = [run for run in by_rho if run.method == "fsosa"]
     table = pd.concat([answers(run) for run in own])
     leaves = table[table["what"] == "leave"]
-    assert f"n = {len(leaves)}" in axes.get_title()
     bound, measured = axes.lines[0], lines_of(axes, "fsosa")[0]
     assert measured.get_xdata().tolist() == [0.3, 0.5]
+    least, most = sorted(len(leaves[leaves["rho"] == rho]) for rho in (0.3, 0.5))
+    n = str(most) if least == most else f"{least} to {most}"
+    assert axes.get_title() == f"deletions, n = {n}\nbound P/M"
     for place, rho in enumerate((0.3, 0.5)):
         some = leaves[leaves["rho"] == rho]
         assert measured.get_ydata()[place] == pytest.approx(100 * some["changed"].mean())
@@ -203,7 +209,7 @@ def test_batches_stand_at_rho_times_their_size(tmp_path, make_run):
     for rho in (0.1, 0.2):
         make_run(tmp_path / str(rho), "fsosa", requests=9, batch=3, editing={"rho": rho})
     (axes,) = trigger(read(tmp_path)).axes
-    assert axes.get_title() == "batches, n = 6\nbound min(1, 2ρk)"
+    assert axes.get_title() == "batches, n = 3\nbound min(1, 2ρk)"
     assert axes.lines[0].get_xdata() == pytest.approx([0.3, 0.6])
     assert axes.lines[0].get_ydata() == pytest.approx([60, 100])
 
@@ -225,8 +231,31 @@ def test_the_distribution_counts_every_leave_of_every_seed(runs):
     assert line.get_xdata()[1:] * unit == pytest.approx(seconds)
     assert line.get_ydata()[-1] == 100
     assert line.get_ydata()[1] == pytest.approx(100 / len(seconds))
-    everything = sum(len(waits(run, "join")) for run in runs)
-    assert include.get_title() == f"{everything} joins"
+    # Both methods heard the same traffic, and each of their lines is over so many of it.
+    joins = sum(len(waits(run, "join")) for run in group)
+    assert include.get_title() == f"joins, n = {joins}"
+
+
+def test_lines_over_different_numbers_of_requests_say_so():
+    long = made([("init", 1, 0, 10, True), *[("leave", 1, 1.0, 9, True)] * 12])
+    short = made([("init", 1, 0, 10, True), *[("leave", 1, 1.0, 9, True)] * 5], method="retrain")
+    (axes,) = waiting([long, short]).axes
+    assert axes.get_title() == "leaves, n = 5 to 12"
+
+
+@pytest.mark.parametrize("longest", [0.19, 0.204, 0.31, 0.52, 9.7, 11.0])
+def test_the_times_of_two_panels_stand_apart(longest):
+    run = made([
+        ("init", 1, 0, 10, True), ("leave", 1, longest, 9, True), ("join", 1, longest, 10, True),
+    ])  # fmt: skip
+    figure = waiting([run], COLUMN)
+    placed = [box for box, text in zip(boxes(figure), texts(figure), strict=True)
+              if re.fullmatch(r"[\d.]+", text.get_text())]  # fmt: skip
+    below = sorted((box for box in placed if box.y0 == min(box.y0 for box in placed)),
+                   key=lambda box: box.x0)  # fmt: skip
+    assert len(below) >= 4
+    digit = 0.6 * below[0].height
+    assert all(right.x0 - left.x1 >= digit for left, right in pairwise(below))
 
 
 def row(phase, request=1, **values):
@@ -292,7 +321,43 @@ def test_each_run_is_worked_out_once(runs, monkeypatch):
 
     fresh = replace(runs[0])
     counted = []
-    monkeypatch.setattr(comparison, "per_request", lambda rows: counted.append(1) or ())
+    monkeypatch.setattr(comparison, "in_order", lambda rows: counted.append(1) or ())
     for _ in range(3):
         comparison.costs(fresh)
     assert len(counted) == 1
+
+
+class Row(LedgerRow):
+    """A row that can be told to be gone; the real one has slots."""
+
+
+class Stream:
+    """A ledger that is read anew each time, and counts how many of its rows are held."""
+
+    def __init__(self, rows):
+        self.rows, self.held, self.most = rows, 0, 0
+
+    def __iter__(self):
+        for row in self.rows:
+            fresh = Row(**asdict(row))
+            self.held += 1
+            self.most = max(self.most, self.held)
+            weakref.finalize(fresh, self.let_go)
+            yield fresh
+
+    def let_go(self):
+        self.held -= 1
+
+
+@pytest.mark.parametrize("method", ["fsosa", "retrain"])
+def test_a_long_ledger_is_never_held_whole(runs, method):
+    run = by_method(runs)[method][0]
+    ledger = Stream(run.ledger)
+    streamed = replace(run, ledger=ledger)
+    assert costs(streamed) == costs(run)
+    assert breakdown(streamed) == breakdown(run)
+    assert summarise([streamed]) == summarise([run])
+    longest = max(Counter(row.request for row in run.ledger).values())
+    assert len(run.ledger) > 3 * longest
+    # Those of a request, until those of the next one are there.
+    assert 0 < ledger.most <= 2 * longest + 2

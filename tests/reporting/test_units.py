@@ -7,6 +7,7 @@ from testbed.reporting.units import (
     byte_unit,
     bytes_text,
     count_text,
+    range_text,
     saving_text,
     time_text,
     time_unit,
@@ -91,3 +92,11 @@ def test_methods_have_fixed_names_and_order():
         "alpha",
         "zeta",
     )
+
+
+@pytest.mark.parametrize(
+    ("counts", "text"),
+    [([7], "7"), ([2, 2, 2], "2"), ([30, 4, 12], "4 to 30"), ([1000, 999], "999 to 1,000")],
+)
+def test_counts_of_several_are_one_number_or_two(counts, text):
+    assert range_text(iter(counts)) == text

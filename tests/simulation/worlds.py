@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from testbed.config import Experiment
-from testbed.execution.executor import Executor, Serial
+from testbed.execution.executor import Clients, Executor
 from testbed.learning.client import prepare
 from testbed.learning.task import Task
 from testbed.mobility import MobilityEvent, Trace, open_source, write_trace
@@ -63,12 +63,12 @@ def record(path: Path, events: Iterable[MobilityEvent], end: float | None = None
 
 
 @cache
-def _prepared(key: str, seed: int) -> tuple[Task, Serial]:
+def _prepared(key: str, seed: int) -> tuple[Task, Clients]:
     task = prepare(Experiment.model_validate_json(key), seed)
-    return task, Serial(task)
+    return task, Clients(task)
 
 
-def executor_of(wanted: Experiment, seed: int = 0) -> tuple[Task, Serial]:
+def executor_of(wanted: Experiment, seed: int = 0) -> tuple[Task, Clients]:
     """Prepare the learning of an experiment, once for all tests that share it."""
     relevant = {
         "clients": {"pool"},

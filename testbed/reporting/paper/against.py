@@ -85,15 +85,17 @@ def draw_against(
             for place, (measure, unit) in enumerate(zip(measures, units, strict=True)):
                 axes = grid.flat[row * len(measures) + place]
                 _draw(axes, lines[row][place], unit)
-                if measure.from_zero:
-                    low, high = axes.get_ylim()
-                    axes.set_ylim(min(low, -_BELOW * high), high)
                 if row == 0:
                     axes.set_title(measure.title)
                 if not alike:
                     axes.set_ylabel(measure.label.format(unit.name))
             if len(rows) > 1:
                 name_row(grid[row, -1], text(others, values))
+        # Only now, as a limit that is set ends the scaling of all rows that share the axis.
+        for place in range(len(rows) * len(measures)):
+            if measures[place % len(measures)].from_zero:
+                low, high = grid.flat[place].get_ylim()
+                grid.flat[place].set_ylim(min(low, -_BELOW * high), high)
         clear(grid, len(rows) * len(measures))
         _scale(grid[0, 0], [x for row in lines for line in row[0].values() for x in line[0]])
         figure.supxlabel(axis.label, fontsize="medium")

@@ -1,6 +1,6 @@
 """What the bytes are: broadcasts, models, and Fisher information."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from statistics import fmean
@@ -40,28 +40,32 @@ def breakdown(run: Run) -> Mapping[str, Mapping[str, float]]:
     ``broadcast`` is the released model sent to everybody, ``model`` what clients download and
     upload of weights, ``Fisher`` the rest of their uploads.
     """
-    rows = [row for row in run.ledger if row.request > 0]
-    model = max(
-        (row.bytes_down / row.population for row in rows if row.phase == "broadcast"), default=0.0
-    )
-    whole = {
-        in_rounds: max(
-            (r.bytes_up for r in rows if r.phase == "upload" and (r.round > 0) == in_rounds),
-            default=0,
-        )
-        for in_rounds in (False, True)
+    model, whole = 0.0, {False: 0, True: 0}
+    for row in _answers(run):
+        if row.phase == "broadcast":
+            model = max(model, row.bytes_down / row.population)
+        elif row.phase == "upload":
+            whole[row.round > 0] = max(whole[row.round > 0], row.bytes_up)
+    share = {
+        in_rounds: min(1.0, model / largest) if largest else 0.0
+        for in_rounds, largest in whole.items()
     }
     totals = {name: dict.fromkeys(PARTS, 0.0) for name in TARIFFS}
-    ordered = sorted(rows, key=lambda row: (row.request, row.round > 0))
-    for (_, in_rounds), group in groupby(ordered, key=lambda row: (row.request, row.round > 0)):
-        billed = list(group)
-        share = min(1.0, model / whole[in_rounds]) if whole[in_rounds] else 0.0
-        for name, parts in totals.items():
-            sent = _priced(name, billed, "upload")
-            parts["broadcast"] += _priced(name, billed, "broadcast")
-            parts["model"] += _priced(name, billed, "download") + share * sent
-            parts["Fisher"] += (1 - share) * sent
+    for _, rows in groupby(_answers(run), key=lambda row: row.request):
+        ordered = sorted(rows, key=lambda row: row.round > 0)
+        for in_rounds, group in groupby(ordered, key=lambda row: row.round > 0):
+            billed = list(group)
+            for name, parts in totals.items():
+                sent = _priced(name, billed, "upload")
+                parts["broadcast"] += _priced(name, billed, "broadcast")
+                parts["model"] += _priced(name, billed, "download") + share[in_rounds] * sent
+                parts["Fisher"] += (1 - share[in_rounds]) * sent
     return totals
+
+
+def _answers(run: Run) -> Iterator[LedgerRow]:
+    """Yield the rows of all requests, the initial training left out."""
+    return (row for row in run.ledger if row.request > 0)
 
 
 def _priced(tariff: str, rows: Sequence[LedgerRow], phase: str) -> int:

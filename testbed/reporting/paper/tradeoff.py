@@ -59,6 +59,9 @@ def tradeoff(runs: Sequence[Run], width: float = PAGE) -> Figure:
                     axes.set_xlabel(f"{quantity.name}, {unit.name}")
                 if len(rows) > 1 and place == len(QUANTITIES) - 1:
                     name_row(axes, text(others, values))
+        # Only now, as a limit that is set ends the scaling of all panels that share the axis.
+        for axes in grid.flat[: len(rows) * len(QUANTITIES)]:
+            axes.set_xlim(left=0)
         clear(grid, len(rows) * len(QUANTITIES))
         figure.supylabel(f"final {by.name} (%)", fontsize="medium")
         (least, *_), (most, *_) = (tuple(grouped(runs, [key]))[end] for end in (0, -1))
@@ -103,7 +106,6 @@ def _draw(axes: Axes, lines: dict[str, list[Point]], place: int, size: float) ->
                 markersize=_LEAST + (_MOST - _LEAST) * rho / largest,
                 zorder=zorder,
             )
-    axes.set_xlim(left=0)
     axes.xaxis.set_major_locator(ticks(whole=False))
     axes.yaxis.set_major_locator(ticks(whole=False))
 

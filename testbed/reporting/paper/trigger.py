@@ -19,8 +19,10 @@ from testbed.reporting.lines import ticks
 from testbed.reporting.paper.axis import RHO
 from testbed.reporting.settings import configuration
 from testbed.reporting.style import COLUMN, legend_above, looks, new_figure, styled
+from testbed.reporting.units import range_text
 
 METHOD = "fsosa"  # whose subset follows the coupling that has these bounds
+_TITLE = "mean of n requests, bars: 95 % interval over seeds"
 _TITLES = {"leave": "deletions", "join": "insertions", "batch": "batches"}
 _BOUNDS = {"leave": "P/M", "join": "P/(M+1)", "batch": "min(1, 2ρk)"}
 
@@ -47,11 +49,12 @@ def trigger(runs: Sequence[Run], width: float = COLUMN) -> Figure:
         for axes, kind in zip(panels, kinds, strict=True):
             some = answered[answered["what"] == kind]
             _draw(axes, some)
-            axes.set_title(f"{_TITLES[kind]}, n = {len(some):,}\nbound {_BOUNDS[kind]}")
+            n = range_text(map(len, rates(some).values()))
+            axes.set_title(f"{_TITLES[kind]}, n = {n}\nbound {_BOUNDS[kind]}")
             axes.set_xlabel("ρ k" if kind == "batch" else RHO.label)
         panels[0].set_ylabel("subset changed (%)")
         panels[0].set_ylim(0, 100)
-        legend_above(figure, panels[0], title="mean of n requests, bars: 95 % interval")
+        legend_above(figure, panels[0], title=_TITLE)
     return figure
 
 

@@ -14,7 +14,7 @@ from testbed.reporting.lines import over, ticks
 from testbed.reporting.panels import ROWS, name_row
 from testbed.reporting.settings import grouped, text, too_many, varying
 from testbed.reporting.style import COLUMN, legend_of, looks, new_figure, styled
-from testbed.reporting.units import Unit, time_unit
+from testbed.reporting.units import Unit, range_text, time_unit
 
 _KINDS = {"leave": ("time to forget", "leaves"), "join": ("time to include", "joins")}
 _MOST = 99  # percentile at which the axis ends: the last few may wait very long
@@ -29,7 +29,7 @@ def waits(run: Run, kind: str) -> Series:
 def waiting(runs: Sequence[Run], width: float = COLUMN) -> Figure:
     """Draw the share of leaves, and of joins, that were answered within a time.
 
-    Requests of all seeds count together; each setting is a row of panels.
+    Requests of all seeds count together, n for each line; each setting is a row of panels.
 
     Raises
     ------
@@ -57,7 +57,12 @@ def waiting(runs: Sequence[Run], width: float = COLUMN) -> Figure:
                 _draw(axes, group, kind, unit)
                 if place == len(kinds) - 1 and keys:
                     name_row(axes, text(keys, values))
-            grid[0, place].set_title(f"{len(everything):,} {counted}")
+            n = range_text(
+                sum(len(waits(run, kind)) for run in several)
+                for group in rows.values()
+                for several in by_method(group).values()
+            )
+            grid[0, place].set_title(f"{counted}, n = {n}")
             grid[-1, place].set_xlabel(f"{name} ({unit.name})")
             end = float(np.percentile(everything, _MOST)) / unit.size
             grid[0, place].set_xlim(-0.03 * end, 1.05 * end or 1.0)
@@ -84,4 +89,5 @@ def _draw(axes: Axes, runs: Sequence[Run], kind: str, unit: Unit) -> None:
             markevery=0.2,
             zorder=over(position / len(methods)),
         )
-    axes.xaxis.set_major_locator(ticks(whole=False))
+    # Few, as the last one ends where the next panel begins.
+    axes.xaxis.set_major_locator(ticks(whole=False, intervals=3))

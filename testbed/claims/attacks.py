@@ -1,0 +1,35 @@
+"""Figures of an audit: whether a method's edits can be told from retraining by attacks."""
+
+import json
+
+from testbed.claims.measured import OWN, Evidence, Measured, exactly
+from testbed.errors import ConfigError
+from testbed.verification.audited import VERDICTS
+
+_WHAT = {"p": "p_value", "control": "control_p", "auc": "auc"}
+
+
+def told_apart(evidence: Evidence, what: str, method: str = OWN) -> Measured:
+    """Return what the audits of all runs say of a method's edits; the worst of the seeds.
+
+    Parameters
+    ----------
+    evidence : Evidence
+    what : {"p", "control", "auc"}
+        The smallest p-value of edited against retrained models times the number of tests and
+        of seeds; the largest one of models that keep the contribution, which must be told
+        apart; how likely an edited model fits the withdrawn client's data better than a
+        retrained one, the farthest from one half.
+    method : str
+    """
+    if what not in _WHAT:
+        raise ConfigError(f"what: {what!r} is not known; known: {', '.join(_WHAT)}")
+    found = [
+        float(json.loads((run.folder / VERDICTS).read_text())[method][_WHAT[what]])
+        for run in evidence.of(OWN)
+    ]
+    if what == "p":
+        return Measured(exactly(min(1.0, len(found) * min(found)), len(found)))
+    if what == "control":
+        return Measured(exactly(max(found), len(found)))
+    return Measured(exactly(max(found, key=lambda value: abs(value - 0.5)), len(found)))

@@ -1,0 +1,83 @@
+"""Figures of cost: what a method saves against Retrain, and what its bytes are."""
+
+from collections.abc import Callable, Mapping
+from math import fsum
+
+from testbed.claims.measured import OWN, Evidence, Measured
+from testbed.errors import ResultsError
+from testbed.reporting.intervals import Interval, ratio
+from testbed.reporting.paper.communication import PARTS, breakdown
+from testbed.reporting.paper.quantities import BYTES, Quantity
+from testbed.reporting.paper.quantities import saved as percent
+from testbed.reporting.table import REFERENCE
+
+Priced = Callable[[Quantity], Interval]
+
+
+def saved(evidence: Evidence, of: str, method: str = OWN, against: str = REFERENCE) -> Measured:
+    """Return by how many percent a method's cumulative cost undercuts another one's.
+
+    Parameters
+    ----------
+    evidence : Evidence
+    of : {"time", "bytes"}
+        Simulated seconds or serialised bytes of all requests, without the initial training.
+    method, against : str
+    """
+
+    def priced(quantity: Quantity) -> Interval:
+        both = evidence.paired(method, against)
+        found = percent([(quantity.total(own), quantity.total(other)) for own, other in both])
+        if found is None:
+            raise ResultsError(f"{against} cost nothing, so nothing can be saved against it")
+        return found
+
+    return Measured(priced(evidence.quantity(of)), _beside(evidence, of, priced))
+
+
+def relative(evidence: Evidence, of: str, method: str = OWN, against: str = REFERENCE) -> Measured:
+    """Return a method's cumulative cost as a multiple of another one's; see `saved`."""
+
+    def multiple(value: Interval) -> Interval:
+        share = value.scaled(-0.01)
+        return Interval(1 + share.mean, 1 + share.high, 1 + share.low, share.n)
+
+    found = saved(evidence, of, method, against)
+    beside = {name: 1 - value / 100 for name, value in found.beside.items()}
+    return Measured(multiple(found.value), beside)
+
+
+def share(evidence: Evidence, part: str, method: str = OWN) -> Measured:
+    """Return which percentage of a method's bytes a part is.
+
+    Parameters
+    ----------
+    evidence : Evidence
+    part : {"broadcast", "model", "Fisher"}
+        Released models sent to everybody; weights up and down; the rest of the uploads.
+    method : str
+    """
+    if part not in PARTS:
+        raise ResultsError(f"part: {part!r} is none; known: {', '.join(PARTS)}")
+    evidence.quantity("bytes")
+
+    def of(tariff: str) -> Interval | None:
+        sent = [breakdown(run)[tariff] for run in evidence.of(method)]
+        whole = [fsum(each.values()) for each in sent]
+        return ratio([100 * each[part] for each in sent], whole) if all(whole) else None
+
+    found = of(evidence.tariff)
+    if found is None:
+        raise ResultsError(f"{method} moved no bytes in a run, so they have no parts")
+    others = {name: of(name) for name in BYTES if name != evidence.tariff}
+    return Measured(found, {name: float(each.mean) for name, each in others.items() if each})
+
+
+def _beside(evidence: Evidence, of: str, priced: Priced) -> Mapping[str, float]:
+    if of != "bytes":
+        return {}
+    return {
+        name: float(priced(quantity).mean)
+        for name, quantity in BYTES.items()
+        if name != evidence.tariff
+    }

@@ -1,0 +1,80 @@
+"""The measures by name, and what a card may ask of each."""
+
+from collections.abc import Mapping, Sequence
+from inspect import Parameter, signature
+from typing import Any
+
+from testbed.claims.attacks import told_apart
+from testbed.claims.costs import relative, saved, share
+from testbed.claims.law import replaced, triggered, unstable, violations
+from testbed.claims.measured import Across, Each, Evidence, Measured, Settings
+from testbed.claims.quality import difference, lead, quality
+from testbed.claims.trends import rise
+from testbed.config.cards import Card, FigureConfig
+from testbed.errors import ConfigError
+
+# Of the runs of one setting.
+EACH: Mapping[str, Each] = {
+    "saved": saved,
+    "relative": relative,
+    "share": share,
+    "quality": quality,
+    "difference": difference,
+    "lead": lead,
+    "triggered": triggered,
+    "replaced": replaced,
+    "told-apart": told_apart,
+}
+# Of the runs of all settings.
+ACROSS: Mapping[str, Across] = {"rise": rise}
+# Of nothing that was run.
+WORKED_OUT: Mapping[str, Each] = {"unstable": unstable, "violations": violations}
+ALL = {**EACH, **ACROSS, **WORKED_OUT}
+
+
+def check(card: Card) -> None:
+    """Refuse a card that asks for what cannot be measured, before anything is run.
+
+    Raises
+    ------
+    ConfigError
+        If a measure is unknown, is told what it does not know, or does not fit the card.
+    """
+    for figure in card.figures:
+        where = f"claim {card.name}, figure {figure.name!r}"
+        known = sorted(WORKED_OUT if card.study is None else {**EACH, **ACROSS})
+        if figure.measure not in known:
+            raise ConfigError(
+                f"{where}: measure {figure.measure!r} is not known"
+                f"{' without a study' if card.study is None else ''}; known: {', '.join(known)}"
+            )
+        _check_options(figure, where)
+        priced = figure.options.get("of") == "bytes" or figure.measure == "share"
+        if priced and card.tariff is None:
+            raise ConfigError(f"{where}: bytes are priced by a tariff; name it in the card")
+        audited = card.study is not None and card.study.audit is not None
+        if figure.measure == "told-apart" and not audited:
+            raise ConfigError(f"{where}: asks for an audit; give the card study.audit")
+
+
+def _check_options(figure: FigureConfig, where: str) -> None:
+    _, *parameters = signature(ALL[figure.measure]).parameters.values()
+    names = [each.name for each in parameters]
+    for name in figure.options:
+        if name not in names:
+            raise ConfigError(
+                f"{where}: {figure.measure} has no option {name!r}; known: {', '.join(names)}"
+            )
+    for each in parameters:
+        if each.default is Parameter.empty and each.name not in figure.options:
+            raise ConfigError(f"{where}: {figure.measure} needs the option {each.name}")
+
+
+def measure(figure: FigureConfig, settings: Settings) -> Sequence[tuple[Any, Measured]]:
+    """Measure a figure: in each setting, or once over all of them (setting None)."""
+    if figure.measure in ACROSS:
+        return [(None, ACROSS[figure.measure](settings, **figure.options))]
+    if figure.measure in WORKED_OUT:
+        return [(None, WORKED_OUT[figure.measure](Evidence(), **figure.options))]
+    function = EACH[figure.measure]
+    return [(values, function(each, **figure.options)) for values, each in settings.items()]

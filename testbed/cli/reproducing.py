@@ -1,0 +1,126 @@
+"""``testbed reproduce``: try the claims of the paper and say which are met."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from testbed.cli.output import unfinished
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+    from testbed.claims.trial import Places
+    from testbed.claims.verdict import Row
+    from testbed.config.cards import Card, Scale
+
+_KEPT = "what is done is kept, run the same command again to go on"
+
+
+def reproduce(
+    claims: Annotated[
+        list[str], typer.Argument(metavar="CLAIM...", help="Names of claim cards, or 'all'.")
+    ],
+    scale: Annotated[
+        str, typer.Option(metavar="SCALE", help="smoke, small or paper: how much is run.")
+    ] = "small",
+    data: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=PLACE",
+            help="Where a data set is: its folder or bundle, or a YAML file with its settings.",
+        ),
+    ] = None,
+    untrained: Annotated[
+        bool, typer.Option("--untrained", help="Only claims that need no training.")
+    ] = False,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Only execution.*, e.g. execution.kind."),
+    ] = None,
+    cards: Annotated[Path, typer.Option(help="Folder of the cards.")] = Path("configs/claims"),
+    out: Annotated[Path, typer.Option(help="Results folder.")] = Path("results/reproduction"),
+) -> None:
+    """Run what the claims need and is not there yet, compare, and write the table."""
+    from testbed.claims.measures import check
+    from testbed.claims.places import execution_of, places_of, scale_of
+    from testbed.config.cards import load_cards
+
+    size = scale_of(scale)
+    names = () if "all" in claims else tuple(dict.fromkeys(claims))
+    chosen = [card for card in load_cards(cards, names) if not (untrained and card.trains)]
+    everyone = load_cards(cards)
+    for card in chosen:
+        check(card)
+    places, execution = places_of(data or []), execution_of(set_ or [], out)
+    with unfinished(_KEPT):
+        fine = _tried(chosen, everyone, size, places, execution, out)
+    raise typer.Exit(0 if fine else 1)
+
+
+def _tried(
+    chosen: "Sequence[Card]",
+    everyone: "Sequence[Card]",
+    scale: "Scale",
+    places: "Places",
+    execution: Mapping[str, Any],
+    out: Path,
+) -> bool:
+    """Try claims one after another, print and write the table; whether no run failed."""
+    from rich.console import Console
+
+    from testbed.claims.record import keep, recall
+    from testbed.claims.table import tally, to_csv, to_markdown
+    from testbed.claims.trial import attempt
+    from testbed.cli.meter import Meter
+    from testbed.cli.sweep_view import reasons
+    from testbed.experiments.lock import exclusive
+    from testbed.files import write_text
+    from testbed.reporting.units import time_text
+
+    console, fine = Console(), True
+    rows: list[Row] = []
+    with exclusive(out):
+        for number, card in enumerate(chosen, 1):
+            _say(console, f"{card.name} ({number} of {len(chosen)})")
+            folder = out / scale / card.name
+            with Meter(console) as meter:
+                trial = attempt(card, scale, folder, places, execution, meter)
+            known = keep(card, folder, trial)
+            for line in reasons(trial.failed):
+                _say(console, f"failed: {line}")
+            fine = fine and not trial.failed
+            rows += known.rows
+            _say(console, f"{tally(known.rows)} It took {time_text(known.wall_s)} in all.")
+        found = recall(everyone, out)
+        write_text(out / "reproduction.md", to_markdown(everyone, found))
+        write_text(
+            out / "reproduction.csv", to_csv([r for each in found.values() for r in each.rows])
+        )
+    console.print(_table(rows))
+    _say(console, tally(rows))
+    _say(console, f"table: {out / 'reproduction.md'}, {out / 'reproduction.csv'}")
+    return fine
+
+
+def _table(rows: "Sequence[Row]") -> "Table":
+    """Return the verdicts, shortened to what a terminal shows."""
+    from rich import box
+    from rich.table import Table
+
+    from testbed.claims.table import shown
+
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1))
+    for column in ("claim", "figure", "paper", "here", "verdict"):
+        table.add_column(column, overflow="fold")
+    for row in rows:
+        figure = f"{row.figure}: {row.setting}" if row.setting else row.figure
+        paper = f"{row.expected} {row.unit}".rstrip()
+        table.add_row(row.claim, figure, paper, shown(row), row.verdict)
+    return table
+
+
+def _say(console: "Console", line: str) -> None:
+    console.print(line, markup=False, highlight=False, soft_wrap=True)
