@@ -1,15 +1,19 @@
 """Figures over several settings: what grows and what falls along the axis of a sweep."""
 
+from collections.abc import Callable, Mapping
+
 import numpy as np
 
-from testbed.claims.measured import OWN, Evidence, Measured, Settings, need_several
+from testbed.claims.measured import OWN, Measured, Settings, need_several
 from testbed.claims.quality import column_of
-from testbed.errors import ConfigError, ResultsError
+from testbed.errors import ConfigError
 from testbed.experiments.rundir import Run
 from testbed.reporting.comparison import column, costs
-from testbed.reporting.intervals import mean, ratio
+from testbed.reporting.intervals import Interval, mean
+from testbed.reporting.paper.quantities import BYTES, TIME
 
-_WHAT = ("quality", "time", "bytes", "edits")
+_MB = 1e6
+Value = Callable[[Run], float]
 
 
 def rise(settings: Settings, of: str, method: str = OWN) -> Measured:
@@ -19,33 +23,39 @@ def rise(settings: Settings, of: str, method: str = OWN) -> Measured:
     ----------
     settings : mapping of setting to Evidence
         In order of their values.
-    of : {"quality", "time", "bytes", "edits"}
-        Mean quality over the requests, in points; cumulative cost, in percent of that in the
-        first setting; or the share of requests that changed the subset, in points.
+    of : {"quality", "edits", "time", "bytes"}
+        Mean quality over the requests, in points; the share of requests that were edits, in
+        points; or cumulative cost, in simulated seconds or in MB.
     method : str
     """
-    if of not in _WHAT:
-        raise ConfigError(f"of: {of!r} does not grow; known: {', '.join(_WHAT)}")
+    known = (*_VALUES, "bytes")
+    if of not in known:
+        raise ConfigError(f"of: {of!r} does not grow; known: {', '.join(known)}")
     need_several(list(settings), "rise")
     first, *_, last = settings.values()
-    begin, end = (_by_seed(each, of, method) for each in (first, last))
-    common = [seed for seed in begin if seed in end]
-    if of in ("time", "bytes"):
-        if not all(begin[seed] for seed in common):
-            raise ResultsError(f"{method} cost no {of} in the first setting, to compare with")
-        grown = [100 * (end[seed] - begin[seed]) for seed in common]
-        return Measured(ratio(grown, [begin[seed] for seed in common]))
-    return Measured(mean([end[seed] - begin[seed] for seed in common]))
+
+    def grown(value: Value) -> Interval:
+        begin, end = ({run.seed: value(run) for run in each.of(method)} for each in (first, last))
+        return mean([end[seed] - begin[seed] for seed in begin if seed in end])
+
+    if of != "bytes":
+        return Measured(grown(_VALUES[of]))
+    first.quantity(of)  # there is a tariff
+    by = {name: grown(_megabytes(name)) for name in BYTES}
+    beside = {name: float(each.mean) for name, each in by.items() if name != first.tariff}
+    return Measured(by[first.tariff], beside)
 
 
-def _by_seed(evidence: Evidence, of: str, method: str) -> dict[int, float]:
-    return {run.seed: _value(evidence, run, of) for run in evidence.of(method)}
+def _megabytes(tariff: str) -> Value:
+    return lambda run: BYTES[tariff].total(run) / _MB
 
 
-def _value(evidence: Evidence, run: Run, of: str) -> float:
-    if of == "quality":
-        return float(np.mean(100 * column(run, column_of(evidence.runs))))
-    if of == "edits":
-        changed = [cost.triggered for cost in costs(run) if cost.request > 0]
-        return 100 * float(np.mean(changed))
-    return evidence.quantity(of).total(run)
+def _quality(run: Run) -> float:
+    return float(np.mean(100 * column(run, column_of([run]))))
+
+
+def _edits(run: Run) -> float:
+    return 100 * float(np.mean([cost.triggered for cost in costs(run) if cost.request > 0]))
+
+
+_VALUES: Mapping[str, Value] = {"quality": _quality, "edits": _edits, "time": TIME.total}

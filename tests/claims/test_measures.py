@@ -172,9 +172,7 @@ def test_what_rises_with_rho_does(settings: dict[tuple[float], Evidence], half: 
     ]
     assert edits == pytest.approx(100 * (rates[1] - rates[0]))
     times = [seconds(each, "fsosa") for each in (half, whole)]
-    assert float(rise(settings, "time").value.mean) == pytest.approx(
-        100 * (times[1].sum() / times[0].sum() - 1)
-    )
+    assert float(rise(settings, "time").value.mean) == pytest.approx((times[1] - times[0]).mean())
     levels = [
         np.mean([frame["accuracy"].mean() for frame in table(each, "fsosa", "metrics")])
         for each in (half, whole)
@@ -182,6 +180,19 @@ def test_what_rises_with_rho_does(settings: dict[tuple[float], Evidence], half: 
     assert float(rise(settings, "quality").value.mean) == pytest.approx(
         100 * (levels[1] - levels[0])
     )
+
+
+def test_bytes_that_rise_are_shown_by_every_tariff(
+    settings: dict[tuple[float], Evidence], half: Evidence
+) -> None:
+    sent = [
+        np.mean([(f["bytes_down"] + f["bytes_up"]).sum() for f in table(each, "fsosa", "ledger")])
+        for each in (half, settings[1.0,])
+    ]
+    found = rise(settings, "bytes")
+    assert found.beside["broadcast"] == pytest.approx((sent[1] - sent[0]) / 1e6)
+    assert set(found.beside) == {"incremental", "broadcast"}
+    assert float(found.value.mean) > 0
 
 
 def test_neighbours_are_no_further_apart_than_rho() -> None:
