@@ -34,7 +34,7 @@ class Known:
     wall_s: float
 
 
-def keep(card: Card, folder: Path, trial: Trial) -> Known:
+def keep(card: Card, scale: Scale, folder: Path, trial: Trial) -> Known:
     """Write what came of a trial, adding its seconds to those of earlier ones.
 
     Raises
@@ -46,7 +46,7 @@ def keep(card: Card, folder: Path, trial: Trial) -> Known:
     spent = before["wall_s"] if before else 0.0
     known = Known(trial.rows, spent + trial.wall_s)
     content = {
-        "card": _hash(card),
+        "card": _hash(card, scale),
         "wall_s": round(known.wall_s, 1),
         "columns": _COLUMNS,
         "rows": [asdict(row) for row in known.rows],
@@ -79,7 +79,7 @@ def recall(cards: Sequence[Card], out: Path) -> dict[tuple[str, Scale], Known]:
             record = _read(out / scale / card.name / RECORD)
             if record is None:
                 continue
-            if record["card"] == _hash(card) and record.get("columns") == _COLUMNS:
+            if record["card"] == _hash(card, scale) and record.get("columns") == _COLUMNS:
                 rows = tuple(_explained(card, scale, Row(**row)) for row in record["rows"])
             else:
                 rows = tuple(not_run(card, scale, _CHANGED))
@@ -114,14 +114,15 @@ def _read(path: Path) -> dict[str, Any] | None:
     return dict(found)
 
 
-def _hash(card: Card) -> str:
-    """Return a sum of everything that decides a claim's verdict, explanations left out."""
+def _hash(card: Card, scale: Scale) -> str:
+    """Return a sum of all that decides a claim's verdict at a scale, explanations left out."""
     figures = {"__all__": {"why"}}
     document = card.model_dump(mode="json", exclude={"figures": figures, "says": True})
-    study = document.get("study")
-    if study:
-        # Where the configurations lie decides nothing.
-        study["config"] = Path(study["config"]).name
-    for own in document["scales"].values():
-        own["config"] = own["config"] and Path(own["config"]).name
-    return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()[:8]
+    # Other scales decide nothing, and neither does where the configurations lie.
+    own = document.pop("scales").get(scale)
+    study = document["study"]
+    for section in (study, own):
+        if section and section["config"]:
+            section["config"] = Path(section["config"]).name
+    content = json.dumps([document, own], sort_keys=True)
+    return hashlib.sha256(content.encode()).hexdigest()[:8]

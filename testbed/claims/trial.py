@@ -80,12 +80,11 @@ def attempt(
     rows: list[Row] = []
     failed: dict[str, str] = {}
     worked = False
-    for name in card.data:
-        if name not in OWN_DATA and name not in places:
+    for name, grid in grids_of(card, scale, places, execution).items():
+        if grid is None:
             why = f"{name} is not at hand; name it with --data {name}=PLACE"
             rows += not_run(card, scale, why, name)
             continue
-        grid = grid_of(card, scale, name, places.get(name, {}), execution)
         result = sweep(grid, folder / name, observer)
         worked |= result.cost.runs > 0
         if result.failed:
@@ -100,16 +99,29 @@ def attempt(
     return Trial(tuple(rows), time.perf_counter() - begin if worked else 0.0, failed)
 
 
-def grid_of(
-    card: Card, scale: Scale, name: str, place: Mapping[str, Any], execution: Mapping[str, Any]
-) -> Grid:
-    """Return the sweep of a claim on one data set.
+def grids_of(
+    card: Card, scale: Scale, places: Places, execution: Mapping[str, Any]
+) -> dict[str, Grid | None]:
+    """Return the sweep of a claim on each data set, None where that is not at hand.
 
     Raises
     ------
     ConfigError
         If the configuration has a mistake.
     """
+    if scale not in card.scales:
+        return {}
+    return {
+        name: _grid(card, scale, name, places.get(name, {}), execution)
+        if name in OWN_DATA or name in places
+        else None
+        for name in card.data
+    }
+
+
+def _grid(
+    card: Card, scale: Scale, name: str, place: Mapping[str, Any], execution: Mapping[str, Any]
+) -> Grid:
     assert card.study is not None
     study, own = card.study, card.scales[scale]
     settings: dict[str, Any] = {} if own.config else {"scale": scale}

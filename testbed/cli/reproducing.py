@@ -46,15 +46,18 @@ def reproduce(
     """Run what the claims need and is not there yet, compare, and write the table."""
     from testbed.claims.measures import check
     from testbed.claims.places import execution_of, places_of, scale_of
+    from testbed.claims.trial import grids_of
     from testbed.config.cards import load_cards
 
     size = scale_of(scale)
     names = () if "all" in claims else tuple(dict.fromkeys(claims))
     chosen = [card for card in load_cards(cards, names) if not (untrained and card.trains)]
     everyone = load_cards(cards)
+    places, execution = places_of(data or []), execution_of(set_ or [], out)
+    # Mistakes are told before anything is run.
     for card in chosen:
         check(card)
-    places, execution = places_of(data or []), execution_of(set_ or [], out)
+        grids_of(card, size, places, execution)
     with unfinished(_KEPT):
         fine = _tried(chosen, everyone, size, places, execution, out)
     raise typer.Exit(0 if fine else 1)
@@ -71,6 +74,7 @@ def _tried(
     """Try claims one after another, print and write the table; whether no run failed."""
     from rich.console import Console
 
+    from testbed.claims.figure import write as draw
     from testbed.claims.record import keep, recall
     from testbed.claims.table import tally, to_csv, to_markdown
     from testbed.claims.trial import attempt
@@ -88,7 +92,7 @@ def _tried(
             folder = out / scale / card.name
             with Meter(console) as meter:
                 trial = attempt(card, scale, folder, places, execution, meter)
-            known = keep(card, folder, trial)
+            known = keep(card, scale, folder, trial)
             for line in reasons(trial.failed):
                 _say(console, f"failed: {line}")
             fine = fine and not trial.failed
@@ -96,12 +100,14 @@ def _tried(
             _say(console, f"{tally(known.rows)} It took {time_text(known.wall_s)} in all.")
         found = recall(everyone, out)
         write_text(out / "reproduction.md", to_markdown(everyone, found))
-        write_text(
-            out / "reproduction.csv", to_csv([r for each in found.values() for r in each.rows])
-        )
+        everything = [row for each in found.values() for row in each.rows]
+        write_text(out / "reproduction.csv", to_csv(everything))
+        pictures = draw(everyone, everything, out)
     console.print(_table(rows))
     _say(console, tally(rows))
-    _say(console, f"table: {out / 'reproduction.md'}, {out / 'reproduction.csv'}")
+    _say(console, f"table:  {out / 'reproduction.md'}, {out / 'reproduction.csv'}")
+    if pictures:
+        _say(console, f"figure: {', '.join(map(str, pictures))}")
     return fine
 
 

@@ -53,6 +53,7 @@ def everything(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Result]:
     )
 
 
+@pytest.mark.timeout(900)
 def test_all_claims_are_tried(everything: tuple[Path, Result]) -> None:
     out, said = everything
     assert (said.exit_code, said.exception) == (0, None)

@@ -247,8 +247,8 @@ def test_a_record_is_what_was_found_and_adds_up_seconds(tmp_path: Path) -> None:
     one, out = card(tmp_path), tmp_path / "out"
     folder = out / "smoke" / "cheap"
     trial = tried(one, folder)
-    assert keep(one, folder, trial).wall_s == trial.wall_s
-    keep(one, folder, Trial(trial.rows, 2.0, {}))
+    assert keep(one, "smoke", folder, trial).wall_s == trial.wall_s
+    keep(one, "smoke", folder, Trial(trial.rows, 2.0, {}))
     known = recall([one], out)
     assert list(known) == [("cheap", "smoke")]
     assert known["cheap", "smoke"].rows == trial.rows
@@ -257,16 +257,16 @@ def test_a_record_is_what_was_found_and_adds_up_seconds(tmp_path: Path) -> None:
 
 def test_a_scale_without_a_verdict_is_left_out_where_another_has_one(tmp_path: Path) -> None:
     one, out = card(tmp_path), tmp_path / "out"
-    keep(one, out / "paper" / "cheap", tried(one, out / "paper" / "cheap", scale="paper"))
+    keep(one, "paper", out / "paper" / "cheap", tried(one, out / "paper" / "cheap", scale="paper"))
     assert list(recall([one], out)) == [("cheap", "paper")]
-    keep(one, out / "smoke" / "cheap", tried(one, out / "smoke" / "cheap"))
+    keep(one, "smoke", out / "smoke" / "cheap", tried(one, out / "smoke" / "cheap"))
     assert list(recall([one], out)) == [("cheap", "smoke")]
 
 
 def test_a_card_that_changed_after_the_fact_is_not_met(tmp_path: Path) -> None:
     one, out = card(tmp_path), tmp_path / "out"
     folder = out / "smoke" / "cheap"
-    keep(one, folder, tried(one, folder))
+    keep(one, "smoke", folder, tried(one, folder))
     for changes in (
         {"tariff": "broadcast"}, {"figures": [figure(within=5)]}, {"study": TRAINED},
         {"scales": {"smoke": {"seeds": [0]}}},
@@ -274,15 +274,17 @@ def test_a_card_that_changed_after_the_fact_is_not_met(tmp_path: Path) -> None:
         (row,) = recall([card(tmp_path, **changes)], out)["cheap", "smoke"].rows
         assert row.verdict == NOT_RUN
         assert "has changed since" in row.why
-    (row,) = recall([card(tmp_path, says="Edits are very cheap.")], out)["cheap", "smoke"].rows
-    assert row.verdict == MET
+    scales = {**CARD["scales"], "paper": {"seeds": [7]}}  # of which nothing is known
+    for changes in ({"says": "Edits are very cheap."}, {"scales": scales}):
+        (row,) = recall([card(tmp_path, **changes)], out)["cheap", "smoke"].rows
+        assert row.verdict == MET
 
 
 def test_an_explanation_may_be_found_later(tmp_path: Path) -> None:
     out = tmp_path / "out"
     strict = figure(between=None, at_most=0)
     one = card(tmp_path, figures=[strict])
-    keep(one, out / "smoke" / "cheap", tried(one, out / "smoke" / "cheap"))
+    keep(one, "smoke", out / "smoke" / "cheap", tried(one, out / "smoke" / "cheap"))
     explained = card(tmp_path, figures=[{**strict, "why": {"smoke": "edits save time"}}])
     (row,) = recall([explained], out)["cheap", "smoke"].rows
     assert (row.verdict, row.why) == (MISSED, "edits save time")
@@ -290,7 +292,7 @@ def test_an_explanation_may_be_found_later(tmp_path: Path) -> None:
 
 def test_cards_may_lie_elsewhere(tmp_path: Path) -> None:
     one, out = card(tmp_path), tmp_path / "out"
-    keep(one, out / "smoke" / "cheap", tried(one, out / "smoke" / "cheap"))
+    keep(one, "smoke", out / "smoke" / "cheap", tried(one, out / "smoke" / "cheap"))
     moved = load_card(write(tmp_path / "elsewhere"))
     assert recall([moved], out)["cheap", "smoke"].rows[0].verdict == MET
 

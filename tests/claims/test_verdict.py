@@ -6,7 +6,10 @@ from io import StringIO
 
 import pytest
 from cards import card
+from extents import check_data, check_texts
 
+from testbed.claims.figure import draw
+from testbed.claims.figure import write as write_figure
 from testbed.claims.record import Known
 from testbed.claims.table import shown, tally, to_csv, to_markdown
 from testbed.claims.verdict import MET, MISSED, NOT_RUN, Row, band, expected, gap, judge
@@ -95,3 +98,42 @@ def test_the_page_says_everything_once(tmp_path):
 
 def test_a_claim_that_was_not_tried_is_not_on_the_page(tmp_path):
     assert "cheap" not in to_markdown([card(tmp_path)], {})
+
+
+def test_bands_and_values_are_drawn(tmp_path):
+    figures = [
+        {"name": name, "measure": "saved", "options": {"of": "time"}, "unit": unit, **said}
+        for name, unit, said in (
+            ("time saved", "%", {"at": 25, "within": 1}),
+            ("exact", "points", {"at": 0}),
+            ("open", "%", {"at_least": 0}),
+        )
+    ]
+    one = card(tmp_path, figures=figures)
+    rows = [
+        ROW,
+        replace(ROW, setting="mnist", value=40.0, low=38.0, high=45.0, verdict=MISSED, gap=14.0),
+        replace(ROW, setting="svhn", value=None, low=None, high=None, verdict=NOT_RUN, gap=None),
+        replace(ROW, figure="exact", unit="points", value=0.0, low=-1.0, high=2.0),
+        replace(ROW, figure="open", value=99.0, low=98.0, high=99.5),
+    ]
+    figure_ = draw([one], rows)
+    percent, points = figure_.axes
+    names = [label.get_text() for label in percent.get_yticklabels()]
+    assert names == [
+        "cheap: time saved, digits (small)", "cheap: time saved, mnist (small)",
+    ]  # fmt: skip
+    assert [bar.get_x() for bar in percent.patches] == [24, 24]
+    assert [bar.get_width() for bar in percent.patches] == [2, 2]
+    assert percent.get_xlim()[0] < 24
+    assert percent.get_xlim()[1] > 45
+    assert [label.get_text() for label in points.get_yticklabels()] == [
+        "cheap: exact, digits (small)"
+    ]
+    check_texts(figure_)
+    check_data(figure_)
+    assert [path.name for path in write_figure([one], rows, tmp_path)] == [
+        "reproduction.pdf", "reproduction.png",
+    ]  # fmt: skip
+    assert draw([one], rows[2:3]) is None
+    assert write_figure([one], rows[4:], tmp_path) == ()
