@@ -22,8 +22,8 @@ _HEIGHT = 0.155  # inches of a line
 def draw(cards: Sequence[Card], rows: Sequence[Row]) -> Figure | None:
     """Draw what the paper gives in percent or in points; None where there is nothing.
 
-    Bounds that are open to one side are left to the table.  A row shows the band of the paper with its tolerance, and the measured value with its
-    interval.
+    A row shows the band of the paper with its tolerance, and the measured value with its
+    interval.  Bounds that are open to one side are left to the table.
     """
     bands = {(card.name, figure.name): band(figure) for card in cards for figure in card.figures}
     shown = [
