@@ -9,7 +9,9 @@ from urllib.parse import urlparse
 import pytest
 import yaml
 
+from testbed.claims.measures import check
 from testbed.config import load
+from testbed.config.cards import load_card
 from testbed.config.schema import Experiment
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -77,11 +79,14 @@ def test_python_blocks_run(page: Path, results: Path, monkeypatch: pytest.Monkey
 def test_yaml_blocks_are_valid_configurations(page: Path, tmp_path: Path) -> None:
     for number, text in enumerate(blocks(page, "yaml")):
         data = yaml.safe_load(text)
-        if not set(data) <= {*Experiment.model_fields, "extends"}:
-            continue  # a scenario's or another tool's file
         text = text.replace("../configs/", f"{ROOT / 'configs'}/")
         path = tmp_path / f"{number}.yaml"
         path.write_text(text)
+        if "says" in data:
+            check(load_card(path))
+            continue
+        if not set(data) <= {*Experiment.model_fields, "extends"}:
+            continue  # a scenario's or another tool's file
         assert load(path).name
 
 

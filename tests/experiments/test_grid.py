@@ -210,3 +210,43 @@ def test_yes_lifts_the_limit(config: Path) -> None:
     assert "4 cells, more than 3" in refusal(config, axes, most=3)
     assert read_grid(config, axes, most=4).cells == 4
     assert read_grid(config, axes, most=None).cells == 4
+
+
+# Sections that change together.
+
+
+def test_several_sections_change_together(config: Path) -> None:
+    sizes = (
+        "*={clients: {pool: 24}, editing: {rho: 0.3}},{clients: {pool: 120}, editing: {rho: 0.6}}"
+    )
+    grid = read_grid(config, [sizes, "learning.lr=0.1,0.2"])
+    assert [point.name for point in grid.points] == [
+        "clients.pool=24,editing.rho=0.3,learning.lr=0.1",
+        "clients.pool=24,editing.rho=0.3,learning.lr=0.2",
+        "clients.pool=120,editing.rho=0.6,learning.lr=0.1",
+        "clients.pool=120,editing.rho=0.6,learning.lr=0.2",
+    ]
+    last = grid.points[-1].experiment
+    assert (last.clients.pool, last.editing.rho, last.learning.lr) == (120, 0.6, 0.2)
+    assert grid.axes[0].keys == ("clients.pool", "editing.rho")
+    assert grid.axes[1].keys == ("learning.lr",)
+
+
+@pytest.mark.parametrize(
+    ("axis", "told"),
+    [
+        ("*=1,2", r"--grid \*: each value holds sections, as {clients: {pool: 50}}, not '1,2'"),
+        ("*={seeds: [1]}", r"--grid \*: not a key to sweep over; give them with --seeds"),
+        ("*={execution: {workers: 1}}", "it changes no result; use --set"),
+        ("*={editing: {methods: [fsosa]}}", "give them with --methods"),
+        ("*={clients: {pol: 3}}", "clients.pol: unknown key; did you mean clients.pool?"),
+    ],
+)
+def test_sections_that_cannot_be_swept_are_named(config: Path, axis: str, told: str) -> None:
+    with pytest.raises(ConfigError, match=told):
+        read_grid(config, [axis])
+
+
+def test_a_key_does_not_change_twice(config: Path) -> None:
+    with pytest.raises(ConfigError, match=r"editing\.rho stands twice"):
+        read_grid(config, ["rho=0.3,0.5", "*={editing: {rho: 0.1}}"])
