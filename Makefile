@@ -27,6 +27,7 @@ lint: setup
 	$(BIN)/lint-imports
 
 unit: setup
+	$(BIN)/python -m pytest -q --doctest-modules testbed bdd100k_tools
 	$(BIN)/python -m pytest
 
 bench: setup  ## print the figures behind the claims (hours)

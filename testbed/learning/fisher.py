@@ -46,6 +46,7 @@ Estimator = Literal["exact", "sampled", "empirical"]
 __all__ = ["Diagonal", "Estimator", "Factor", "Fisher", "Kind", "Kronecker", "fisher"]
 
 _BATCH = 200
+_MOST = 2**27  # numbers in one layer's per-sample gradients, half a gigabyte
 
 
 def fisher(
@@ -87,14 +88,29 @@ def fisher(
     model.load_state_dict(dict(state))
     model.eval()
     sums: dict[str, Accumulator] = {}
+    size = batch_size(model, kind)
     with collecting(model, kind, sums) as outputs:
-        for x, y in zip(torch.split(pictures, _BATCH), torch.split(labels, _BATCH), strict=True):
+        for x, y in zip(torch.split(pictures, size), torch.split(labels, size), strict=True):
             outputs.clear()
             logits = model(x)
             starts = [output for output in outputs.values() if output.is_leaf]
             for vector in _output_gradients(logits.detach(), y, estimator, rng):
                 torch.autograd.grad(logits, starts, vector, retain_graph=True, allow_unused=True)
     return collected(model, kind, sums, len(labels))
+
+
+def batch_size(model: nn.Module, kind: Kind) -> int:
+    """Return how many samples are looked at together; few where their gradients are large.
+
+    Examples
+    --------
+    >>> batch_size(nn.Linear(4096, 4096), "diagonal"), batch_size(nn.Linear(4096, 4096), "kfac")
+    (8, 200)
+    """
+    if kind == "kfac":  # which never has the gradient of one sample in memory
+        return _BATCH
+    largest = max((each.numel() for each in model.parameters()), default=1)
+    return max(1, min(_BATCH, _MOST // largest))
 
 
 def _output_gradients(

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from testbed.errors import FusionError
 from testbed.learning import fisher as fisher_module
 from testbed.learning.blocks import Block, blocks
-from testbed.learning.fisher import fisher
+from testbed.learning.fisher import batch_size, fisher
 
 # --- promises of the collector ---------------------------------------------------------
 
@@ -27,6 +27,16 @@ def test_chunks_do_not_change_the_sums(
     for name in whole:
         for one, other in zip(tensors(whole[name]), tensors(chunked[name]), strict=True):
             torch.testing.assert_close(one, other, rtol=1e-12, atol=1e-15)
+
+
+def test_large_layers_are_looked_at_in_small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Gradients of single samples take no more memory than the limit says."""
+    model, _ = seeded(tiny())
+    largest = max(each.numel() for each in model.parameters())
+    monkeypatch.setattr(fisher_module, "_MOST", 3 * largest)
+    assert (batch_size(model, "diagonal"), batch_size(model, "kfac")) == (3, 200)
+    monkeypatch.setattr(fisher_module, "_MOST", largest // 2)
+    assert batch_size(model, "diagonal") == 1
 
 
 @pytest.mark.parametrize("kind", KINDS)
