@@ -3,7 +3,8 @@
 import json
 
 from testbed.claims.measured import OWN, Evidence, Measured, exactly
-from testbed.errors import ConfigError
+from testbed.errors import ConfigError, ResultsError
+from testbed.experiments.rundir import Run
 from testbed.verification.audited import VERDICTS
 
 _WHAT = {"p": "p_value", "control": "control_p", "auc": "auc"}
@@ -21,15 +22,26 @@ def told_apart(evidence: Evidence, what: str, method: str = OWN) -> Measured:
         apart; how likely an edited model fits the withdrawn client's data better than a
         retrained one, the farthest from one half.
     method : str
+        The runs' own, or one beside it.
     """
     if what not in _WHAT:
         raise ConfigError(f"what: {what!r} is not known; known: {', '.join(_WHAT)}")
-    found = [
-        float(json.loads((run.folder / VERDICTS).read_text())[method][_WHAT[what]])
-        for run in evidence.of(OWN)
-    ]
+    found = [_said(run, method, _WHAT[what]) for run in evidence.of(OWN)]
     if what == "p":
         return Measured(exactly(min(1.0, len(found) * min(found)), len(found)))
     if what == "control":
         return Measured(exactly(max(found), len(found)))
     return Measured(exactly(max(found, key=lambda value: abs(value - 0.5)), len(found)))
+
+
+def _said(run: Run, method: str, what: str) -> float:
+    path = run.folder / VERDICTS
+    try:
+        verdicts = dict(json.loads(path.read_text(encoding="utf-8")))
+        if method not in verdicts:
+            raise ConfigError(f"{path}: no audit of {method}; add it to study.audit.beside")
+        return float(verdicts[method][what])
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise ResultsError(
+            f"{path}: not the verdicts of an audit ({error}); remove it and run the command again"
+        ) from error
