@@ -55,7 +55,9 @@ def test_other_questions_are_refused(evidence: Evidence) -> None:
         told_apart(evidence, "p", "pfnm")
 
 
-@pytest.mark.parametrize("content", ["", "[1]", "{", '{"fsosa": 3}', '{"fsosa": {"p_value": "x"}}'])
+@pytest.mark.parametrize(
+    "content", ["", "[1]", "{", '{"fsosa": 3}', '{"fsosa": {"p_value": "x"}}']
+)
 def test_damaged_verdicts_are_named(evidence: Evidence, content: str) -> None:
     path = evidence.runs[1].folder / VERDICTS
     path.write_text(content)
