@@ -71,6 +71,13 @@ def remove_empty(folders: Iterable[Path]) -> None:
             folder.rmdir()
 
 
+def remove_mark(mark: Path) -> None:
+    """Remove a file where nothing else is in its folder, if that is still there."""
+    with suppress(OSError):
+        if list(mark.parent.iterdir()) == [mark]:
+            mark.unlink()
+
+
 def sweep(folder: Path) -> None:
     """Remove below a folder what processes that are no more have left half written.
 

@@ -8,7 +8,15 @@ from pathlib import Path
 import pytest
 
 from testbed.errors import ResultsError
-from testbed.files import new_folder, remove_empty, sweep, to_json, write_bytes, write_text
+from testbed.files import (
+    new_folder,
+    remove_empty,
+    remove_mark,
+    sweep,
+    to_json,
+    write_bytes,
+    write_text,
+)
 
 UNPRIVILEGED = pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
 
@@ -229,3 +237,18 @@ def test_sweeping_leaves_all_else(tmp_path: Path) -> None:
     left = {path for path in listing(tmp_path) if (tmp_path / path).is_file()}
     assert left == set(stay)
     sweep(tmp_path / "absent")
+
+
+def test_a_mark_goes_where_nothing_else_is(tmp_path: Path) -> None:
+    mark = tmp_path / "folder" / "mark.json"
+    remove_mark(mark)  # the folder has vanished meanwhile
+    mark.parent.mkdir()
+    remove_mark(mark)
+    for other in (True, False):
+        mark.write_text("{}")
+        (mark.parent / "run").mkdir(exist_ok=True)
+        if not other:
+            (mark.parent / "run").rmdir()
+        remove_mark(mark)
+        assert mark.exists() == other
+    assert mark.parent.is_dir()

@@ -4,6 +4,7 @@ import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -192,7 +193,10 @@ def _judged(
         for values, found in measured:
             varied = text(keys, values) if values else ""
             setting = ", ".join(each for each in (name, varied) if each)
-            yield _row(card, figure, scale, setting, found)
+            if isfinite(found.value.mean):
+                yield _row(card, figure, scale, setting, found)
+            else:
+                yield _unmeasured(card, figure, scale, setting, "it came to no finite number")
 
 
 def _chosen(figure: FigureConfig, keys: Sequence[str], settings: Settings) -> Settings:

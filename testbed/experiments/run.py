@@ -20,7 +20,7 @@ from testbed.experiments.lock import exclusive
 from testbed.experiments.resume import LASTING, journalled, tidy, with_store, without_store
 from testbed.experiments.rundir import MANIFEST, read_manifest
 from testbed.experiments.writing import conclude, pages, whole, write_models
-from testbed.files import new_folder, remove_empty, to_json, write_text
+from testbed.files import new_folder, remove_empty, remove_mark, to_json, write_text
 from testbed.learning.task import Task
 from testbed.mobility import MobilitySource, open_source
 from testbed.simulation.learning import Learning, Real
@@ -159,8 +159,7 @@ def claimed(experiment: Experiment, out: Path) -> Iterator[None]:
         yield
     finally:
         remove_empty({cell.folder.parent for cell in cells(experiment, out)})
-        if [entry.name for entry in out.iterdir()] == [SPEC]:
-            (out / SPEC).unlink()
+        remove_mark(out / SPEC)
 
 
 def _shared(experiment: Experiment) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from testbed.errors import ResultsError
 from testbed.experiments import run
 from testbed.experiments.grid import Grid
 from testbed.experiments.rundir import MANIFEST
-from testbed.files import remove_empty, to_json, write_text
+from testbed.files import remove_empty, remove_mark, to_json, write_text
 
 SWEEP = "sweep.json"
 SCHEMA = 1
@@ -44,7 +44,7 @@ def claimed(grid: Grid, out: Path) -> Iterator[None]:
     write_text(out / SWEEP, to_json(content))
     _tidy(out)
     with ExitStack() as stack:
-        stack.callback(_unmark, out)
+        stack.callback(remove_mark, out / SWEEP)
         for point in grid.points:
             folder = out / point.name
             folder.mkdir(exist_ok=True)
@@ -61,11 +61,6 @@ def write_outcome(out: Path, cost: Mapping[str, float | None], failed: Mapping[s
     content = json.loads((out / SWEEP).read_text(encoding="utf-8"))
     rounded = {key: round(value, 3) if value else value for key, value in cost.items()}
     write_text(out / SWEEP, to_json({**content, "cost": rounded, "failed": dict(failed)}))
-
-
-def _unmark(out: Path) -> None:
-    if [entry.name for entry in out.iterdir()] == [SWEEP]:
-        (out / SWEEP).unlink()
 
 
 def _tidy(out: Path) -> None:
