@@ -1,16 +1,19 @@
 """Figures of an audit: whether a method's edits can be told from retraining by attacks."""
 
 import json
+from typing import Literal
 
 from testbed.claims.measured import OWN, Evidence, Measured, exactly
-from testbed.errors import ConfigError, ResultsError
+from testbed.errors import ResultsError
 from testbed.experiments.rundir import Run
 from testbed.verification.audited import VERDICTS
 
 _WHAT = {"p": "p_value", "control": "control_p", "auc": "auc"}
 
 
-def told_apart(evidence: Evidence, what: str, method: str = OWN) -> Measured:
+def told_apart(
+    evidence: Evidence, what: Literal["p", "control", "auc"], method: str = OWN
+) -> Measured:
     """Return what the audits of all runs say of a method's edits; the worst of the seeds.
 
     Parameters
@@ -24,8 +27,6 @@ def told_apart(evidence: Evidence, what: str, method: str = OWN) -> Measured:
     method : str
         The runs' own, or one beside it.
     """
-    if what not in _WHAT:
-        raise ConfigError(f"what: {what!r} is not known; known: {', '.join(_WHAT)}")
     found = [_said(run, method, _WHAT[what]) for run in evidence.of(OWN)]
     if what == "p":
         return Measured(exactly(min(1.0, len(found) * min(found)), len(found)))
@@ -37,11 +38,11 @@ def told_apart(evidence: Evidence, what: str, method: str = OWN) -> Measured:
 def _said(run: Run, method: str, what: str) -> float:
     path = run.folder / VERDICTS
     try:
-        verdicts = dict(json.loads(path.read_text(encoding="utf-8")))
-        if method not in verdicts:
-            raise ConfigError(f"{path}: no audit of {method}; add it to study.audit.beside")
-        return float(verdicts[method][what])
+        found = float(json.loads(path.read_text(encoding="utf-8"))["verdicts"][method][what])
+        if not 0 <= found <= 1:
+            raise ValueError(f"{what} is {found}")
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise ResultsError(
             f"{path}: not the verdicts of an audit ({error}); remove it and run the command again"
         ) from error
+    return found

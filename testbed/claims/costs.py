@@ -2,19 +2,22 @@
 
 from collections.abc import Callable, Mapping
 from math import fsum
+from typing import Literal
 
 from testbed.claims.measured import OWN, Evidence, Measured
 from testbed.errors import ResultsError
 from testbed.reporting.intervals import Interval, ratio
-from testbed.reporting.paper.communication import PARTS, breakdown
+from testbed.reporting.paper.communication import breakdown
 from testbed.reporting.paper.quantities import BYTES, Quantity
 from testbed.reporting.paper.quantities import saved as percent
 from testbed.reporting.table import REFERENCE
 
+Cost = Literal["time", "bytes"]
+Part = Literal["broadcast", "model", "Fisher"]
 Priced = Callable[[Quantity], Interval]
 
 
-def saved(evidence: Evidence, of: str, method: str = OWN, against: str = REFERENCE) -> Measured:
+def saved(evidence: Evidence, of: Cost, method: str = OWN, against: str = REFERENCE) -> Measured:
     """Return by how many percent a method's cumulative cost undercuts another one's.
 
     Parameters
@@ -35,7 +38,9 @@ def saved(evidence: Evidence, of: str, method: str = OWN, against: str = REFEREN
     return Measured(priced(evidence.quantity(of)), _beside(evidence, of, priced))
 
 
-def relative(evidence: Evidence, of: str, method: str = OWN, against: str = REFERENCE) -> Measured:
+def relative(
+    evidence: Evidence, of: Cost, method: str = OWN, against: str = REFERENCE
+) -> Measured:
     """Return a method's cumulative cost as a multiple of another one's; see `saved`."""
 
     def multiple(value: Interval) -> Interval:
@@ -47,7 +52,7 @@ def relative(evidence: Evidence, of: str, method: str = OWN, against: str = REFE
     return Measured(multiple(found.value), beside)
 
 
-def share(evidence: Evidence, part: str, method: str = OWN) -> Measured:
+def share(evidence: Evidence, part: Part, method: str = OWN) -> Measured:
     """Return which percentage of a method's bytes a part is.
 
     Parameters
@@ -57,8 +62,6 @@ def share(evidence: Evidence, part: str, method: str = OWN) -> Measured:
         Released models sent to everybody; weights up and down; the rest of the uploads.
     method : str
     """
-    if part not in PARTS:
-        raise ResultsError(f"part: {part!r} is none; known: {', '.join(PARTS)}")
     evidence.quantity("bytes")
 
     def of(tariff: str) -> Interval | None:
@@ -73,7 +76,7 @@ def share(evidence: Evidence, part: str, method: str = OWN) -> Measured:
     return Measured(found, {name: float(each.mean) for name, each in others.items() if each})
 
 
-def _beside(evidence: Evidence, of: str, priced: Priced) -> Mapping[str, float]:
+def _beside(evidence: Evidence, of: Cost, priced: Priced) -> Mapping[str, float]:
     if of != "bytes":
         return {}
     return {

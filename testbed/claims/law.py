@@ -2,8 +2,10 @@
 
 from collections.abc import Sequence
 from fractions import Fraction
+from typing import Annotated, Literal
 
 import pandas as pd
+from annotated_types import Ge, Gt, Lt
 
 from testbed.claims.measured import OWN, Evidence, Measured, exactly
 from testbed.config import subset_size
@@ -15,10 +17,13 @@ from testbed.reporting.paper.trigger import answers
 from testbed.verification.exact import exact
 from testbed.verification.variation import subset_distance
 
-_KINDS = ("leave", "join", "batch")
+Ratio = Annotated[float, Gt(0), Lt(1)]
+Count = Annotated[int, Ge(1)]
 
 
-def triggered(evidence: Evidence, kind: str, method: str = OWN) -> Measured:
+def triggered(
+    evidence: Evidence, kind: Literal["leave", "join", "batch"], method: str = OWN
+) -> Measured:
     """Return how often the subset changed, as a multiple of the sum of the bounds on it.
 
     P/M for each deletion, P/(M + 1) for each insertion, min(1, 2 ρ k) for a batch of k changes
@@ -30,8 +35,6 @@ def triggered(evidence: Evidence, kind: str, method: str = OWN) -> Measured:
     kind : {"leave", "join", "batch"}
     method : str
     """
-    if kind not in _KINDS:
-        raise ConfigError(f"kind: {kind!r} is no request; known: {', '.join(_KINDS)}")
     found = [answers(run) for run in evidence.of(method)]
     some = [each[each["what"] == kind] for each in found]
     if not all(len(each) for each in some):
@@ -67,7 +70,9 @@ def _replaced(run: Run) -> pd.DataFrame:
     return pd.DataFrame({"replaced": last["replaced"], "bound": 2 * rho * last["batch"]})
 
 
-def unstable(evidence: Evidence, rhos: Sequence[float], populations: Sequence[int]) -> Measured:
+def unstable(
+    evidence: Evidence, rhos: Sequence[Ratio], populations: tuple[Count, Count]
+) -> Measured:
     """Return the largest total variation of a neighbour's subset law, as a multiple of ρ.
 
     Exact rational numbers, over all values of ρ and all populations M with P = floor(ρ M) of at
@@ -98,7 +103,7 @@ def unstable(evidence: Evidence, rhos: Sequence[float], populations: Sequence[in
     return Measured(exactly(float(worst), count))
 
 
-def violations(evidence: Evidence, largest: int, most: int) -> Measured:
+def violations(evidence: Evidence, largest: Count, most: Count) -> Measured:
     """Return how many changes the coupling handles with another law than the best one.
 
     All populations up to `largest` with up to `most` departures and arrivals, every outcome of

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -54,18 +54,16 @@ class Evidence:
         """Return the runs of a method beside those of another one with the same seeds."""
         return pairs(self.of(method), self.of(other))
 
-    def quantity(self, of: str) -> Quantity:
-        """Return the cost that is named ``time`` or ``bytes``.
+    def quantity(self, of: Literal["time", "bytes"]) -> Quantity:
+        """Return a cost by its name.
 
         Raises
         ------
         ConfigError
-            If it is named otherwise, or bytes have no tariff.
+            If bytes have no tariff.
         """
         if of == "time":
             return TIME
-        if of != "bytes":
-            raise ConfigError(f"of: {of!r} is no cost; known: time, bytes")
         if not self.tariff:
             raise ConfigError("bytes need the card's tariff; name incremental, broadcast or paper")
         return BYTES[self.tariff]

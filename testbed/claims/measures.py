@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from inspect import Parameter, signature
-from typing import Any
+from typing import Any, get_type_hints
 
 from testbed.claims.attacks import told_apart
 from testbed.claims.costs import relative, saved, share
@@ -11,7 +11,10 @@ from testbed.claims.measured import Across, Each, Evidence, Measured, Settings
 from testbed.claims.quality import difference, lead, quality
 from testbed.claims.trends import rise
 from testbed.config.cards import Card, FigureConfig
+from testbed.config.loading import checked
+from testbed.config.spec import keys
 from testbed.errors import ConfigError
+from testbed.experiments.grid import SHORT
 
 # Of the runs of one setting.
 EACH: Mapping[str, Each] = {
@@ -48,7 +51,9 @@ def check(card: Card) -> None:
                 f"{where}: measure {figure.measure!r} is not known"
                 f"{' without a study' if card.study is None else ''}; known: {', '.join(known)}"
             )
-        _check_options(figure, where)
+        _check_where(figure, where)
+        options = _options(figure, where)
+        _check_methods(card, figure, options, where)
         priced = figure.options.get("of") == "bytes" or figure.measure == "share"
         if priced and card.tariff is None:
             raise ConfigError(f"{where}: bytes are priced by a tariff; name it in the card")
@@ -57,9 +62,12 @@ def check(card: Card) -> None:
             raise ConfigError(f"{where}: asks for an audit; give the card study.audit")
 
 
-def _check_options(figure: FigureConfig, where: str) -> None:
-    _, *parameters = signature(ALL[figure.measure]).parameters.values()
+def _options(figure: FigureConfig, where: str) -> dict[str, Any]:
+    """Return a figure's options as its measure wants them."""
+    function = ALL[figure.measure]
+    _, *parameters = signature(function).parameters.values()
     names = [each.name for each in parameters]
+    kinds = get_type_hints(function, include_extras=True)
     for name in figure.options:
         if name not in names:
             raise ConfigError(
@@ -68,13 +76,45 @@ def _check_options(figure: FigureConfig, where: str) -> None:
     for each in parameters:
         if each.default is Parameter.empty and each.name not in figure.options:
             raise ConfigError(f"{where}: {figure.measure} needs the option {each.name}")
+    return {
+        name: checked(kinds[name], value, f"{where}: options.{name}")
+        for name, value in figure.options.items()
+    }
+
+
+def _check_methods(
+    card: Card, figure: FigureConfig, options: Mapping[str, Any], where: str
+) -> None:
+    if card.study is None:
+        return
+    known: Sequence[str] = card.study.methods
+    if figure.measure == "told-apart" and card.study.audit is not None:
+        known = (known[0], *card.study.audit.beside)
+        for own in card.scales.values():
+            if own.audit is not None:
+                known = [each for each in known if each in (known[0], *own.audit.beside)]
+    _, *parameters = signature(ALL[figure.measure]).parameters.values()
+    given = {each.name: each.default for each in parameters} | dict(options)
+    asked = [given[name] for name in ("method", "against") if name in given]
+    for method in (*asked, *given.get("over", ())):
+        if method not in known:
+            raise ConfigError(
+                f"{where}: the study has no {method}; known: {', '.join(known)}, see study.methods"
+            )
+
+
+def _check_where(figure: FigureConfig, where: str) -> None:
+    for key in figure.where:
+        if SHORT.get(key, key) not in keys():
+            raise ConfigError(f"{where}: where: {key}: no such key of a configuration")
 
 
 def measure(figure: FigureConfig, settings: Settings) -> Sequence[tuple[Any, Measured]]:
     """Measure a figure: in each setting, or once over all of them (setting None)."""
+    options = _options(figure, f"figure {figure.name!r}")
     if figure.measure in ACROSS:
-        return [(None, ACROSS[figure.measure](settings, **figure.options))]
+        return [(None, ACROSS[figure.measure](settings, **options))]
     if figure.measure in WORKED_OUT:
-        return [(None, WORKED_OUT[figure.measure](Evidence(), **figure.options))]
+        return [(None, WORKED_OUT[figure.measure](Evidence(), **options))]
     function = EACH[figure.measure]
-    return [(values, function(each, **figure.options)) for values, each in settings.items()]
+    return [(values, function(each, **options)) for values, each in settings.items()]

@@ -1,5 +1,6 @@
 """Where data sets are, and how work is done: what a card leaves to who tries its claim."""
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
@@ -13,6 +14,15 @@ from testbed.config.schema import DataConfig, Experiment
 from testbed.errors import ConfigError
 
 _YAML = (".yaml", ".yml")
+_FORMS = ("npz", "folder")  # in which any data set may come
+_WHERE = (
+    "data.name",
+    "data.path",
+    "data.labels",
+    "data.test_path",
+    "data.test_labels",
+    "detection.weights",
+)
 
 
 def scale_of(name: str) -> Scale:
@@ -47,20 +57,31 @@ def places_of(given: Sequence[str]) -> Places:
             raise ConfigError(f"--data {show(each)}: write NAME=PLACE, as mnist=DATA/mnist")
         if name not in names:
             raise ConfigError(f"--data {name}: no such data set; known: {', '.join(names)}")
+        if name in found:
+            raise ConfigError(f"--data {name} stands twice; name one place")
         place = Path(written)
-        if not place.exists():
-            raise ConfigError(f"--data {name}: there is no {written}")
-        found[name] = _settings(place) if place.suffix in _YAML else {"data": {"path": written}}
+        if not os.path.exists(place):  # where pathlib would stumble over a name that is too long
+            raise ConfigError(f"--data {name}: there is no {show(written)}")
+        found[name] = (
+            _settings(name, place) if place.suffix in _YAML else {"data": {"path": written}}
+        )
     return found
 
 
-def _settings(path: Path) -> Mapping[str, Any]:
+def _settings(name: str, path: Path) -> Mapping[str, Any]:
     document = read(path)
-    strange = document.keys() - {"data", "detection"}
-    if strange:
+    for section, content in document.items():
+        for key in content if isinstance(content, Mapping) else ("",):
+            if f"{section}.{key}" not in _WHERE:
+                raise ConfigError(
+                    f"{path}: {section}.{key}: says where data are and nothing else, or it "
+                    f"would be another claim; known: {', '.join(_WHERE)}"
+                )
+    form = document.get("data", {}).get("name", name)
+    if form not in (name, *_FORMS):
         raise ConfigError(
-            f"{path}: {min(strange)}: says where data are, so it holds the sections data and "
-            "detection only"
+            f"{path}: data.name: {show(form)} is another data set than {name}; known: "
+            f"{', '.join((name, *_FORMS))}"
         )
     return document
 

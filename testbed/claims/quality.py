@@ -1,21 +1,23 @@
 """Figures of quality: accuracy, or mAP50-95 of detectors, beside other methods."""
 
 from collections.abc import Sequence
+from typing import Annotated, Literal
 
 import numpy as np
+from annotated_types import MinLen
 
 from testbed.claims.measured import OWN, Evidence, Measured
-from testbed.errors import ConfigError, ResultsError
+from testbed.errors import ResultsError
 from testbed.experiments.rundir import Run
 from testbed.reporting.comparison import column
 from testbed.reporting.intervals import Series, mean
 from testbed.reporting.quality import measure
 from testbed.reporting.table import REFERENCE
 
-_AT = ("end", "mean")
+At = Literal["end", "mean"]
 
 
-def quality(evidence: Evidence, method: str = OWN, at: str = "end") -> Measured:
+def quality(evidence: Evidence, method: str = OWN, at: At = "end") -> Measured:
     """Return a method's quality in percent.
 
     Parameters
@@ -30,7 +32,7 @@ def quality(evidence: Evidence, method: str = OWN, at: str = "end") -> Measured:
 
 
 def difference(
-    evidence: Evidence, method: str = OWN, against: str = REFERENCE, at: str = "end"
+    evidence: Evidence, method: str = OWN, against: str = REFERENCE, at: At = "end"
 ) -> Measured:
     """Return a method's quality minus another one's on the same seeds, in points.
 
@@ -45,7 +47,11 @@ def difference(
 
 
 def lead(
-    evidence: Evidence, over: Sequence[str], which: str, method: str = OWN, at: str = "end"
+    evidence: Evidence,
+    over: Annotated[Sequence[str], MinLen(1)],
+    which: Literal["smallest", "largest"],
+    method: str = OWN,
+    at: At = "end",
 ) -> Measured:
     """Return how far a method is above others, in points: above the best or the worst of them.
 
@@ -60,8 +66,6 @@ def lead(
     at : {"end", "mean"}
         After the last request, or the mean over all of them and the initial training.
     """
-    if which not in ("smallest", "largest"):
-        raise ConfigError(f"which: {which!r} is no lead; known: smallest, largest")
     leads = [mean(_gaps(evidence, method, other, at)) for other in over]
     pick = min if which == "smallest" else max
     return Measured(pick(leads, key=lambda each: float(each.mean)))
@@ -83,7 +87,7 @@ def column_of(runs: Sequence[Run]) -> str:
     return by.column
 
 
-def _gaps(evidence: Evidence, method: str, against: str, at: str) -> list[float]:
+def _gaps(evidence: Evidence, method: str, against: str, at: At) -> list[float]:
     name = column_of(evidence.runs)
     both = evidence.paired(method, against)
     return [_one(_percent(own, name) - _percent(other, name), at) for own, other in both]
@@ -93,7 +97,5 @@ def _percent(run: Run, name: str) -> Series:
     return 100 * column(run, name)
 
 
-def _one(values: Series, at: str) -> float:
-    if at not in _AT:
-        raise ConfigError(f"at: {at!r} is no moment; known: {', '.join(_AT)}")
+def _one(values: Series, at: At) -> float:
     return float(values[-1] if at == "end" else np.mean(values))

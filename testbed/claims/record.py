@@ -5,16 +5,20 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import get_args
+
+from pydantic import TypeAdapter
 
 from testbed.claims.trial import Trial, explained, not_run
 from testbed.claims.verdict import MISSED, NOT_RUN, Row
 from testbed.config.cards import Card, Scale
+from testbed.config.documents import read
 from testbed.errors import ResultsError
 from testbed.files import to_json, write_text
 
 RECORD = "verdicts.json"
 SCALES: tuple[Scale, ...] = get_args(Scale)
+_ROWS = TypeAdapter(list[Row])
 _COLUMNS = [field.name for field in fields(Row)]
 _CHANGED = "the card or the table has changed since; run the command again"
 
@@ -37,14 +41,26 @@ class Known:
 def keep(card: Card, scale: Scale, folder: Path, trial: Trial) -> Known:
     """Write what came of a trial, adding its seconds to those of earlier ones.
 
+    What was measured on data that are not at hand this time stays, if the card is the same.
+
     Raises
     ------
     ResultsError
         If the folder cannot be written, or what is in it is damaged.
     """
-    before = _read(folder / RECORD)
-    spent = before["wall_s"] if before else 0.0
-    known = Known(trial.rows, spent + trial.wall_s)
+    before = _read(folder / RECORD, card, scale)
+    rows: list[Row] = []
+    for row in trial.rows:
+        earlier = [
+            each
+            for each in (before.rows if before else ())
+            if row.verdict == NOT_RUN
+            and each.verdict != NOT_RUN
+            and each.figure == row.figure
+            and f"{each.setting},".startswith(f"{row.setting},")
+        ]
+        rows += earlier or [row]
+    known = Known(tuple(rows), trial.wall_s + (before.wall_s if before else 0.0))
     content = {
         "card": _hash(card, scale),
         "wall_s": round(known.wall_s, 1),
@@ -76,14 +92,10 @@ def recall(cards: Sequence[Card], out: Path) -> dict[tuple[str, Scale], Known]:
     for card in cards:
         own: dict[Scale, Known] = {}
         for scale in SCALES:
-            record = _read(out / scale / card.name / RECORD)
-            if record is None:
-                continue
-            if record["card"] == _hash(card, scale) and record.get("columns") == _COLUMNS:
-                rows = tuple(_explained(card, scale, Row(**row)) for row in record["rows"])
-            else:
-                rows = tuple(not_run(card, scale, _CHANGED))
-            own[scale] = Known(rows, record["wall_s"])
+            record = _read(out / scale / card.name / RECORD, card, scale)
+            if record is not None:
+                rows = tuple(_explained(card, scale, row) for row in record.rows)
+                own[scale] = Known(rows, record.wall_s)
         run = {
             scale: each
             for scale, each in own.items()
@@ -101,17 +113,21 @@ def _explained(card: Card, scale: Scale, row: Row) -> Row:
     return row
 
 
-def _read(path: Path) -> dict[str, Any] | None:
+def _read(path: Path, card: Card, scale: Scale) -> Known | None:
+    """Read a record; one that belongs to another card has verdicts of nothing."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
-        assert {"card", "wall_s", "rows"} <= found.keys()
+        spent = float(found["wall_s"])
+        if found["card"] != _hash(card, scale) or found["columns"] != _COLUMNS:
+            return Known(tuple(not_run(card, scale, _CHANGED)), spent)
+        return Known(tuple(_ROWS.validate_python(found["rows"])), spent)
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, AssertionError, AttributeError) as error:
+    except (OSError, ValueError, TypeError, LookupError) as error:
         raise ResultsError(
-            f"{path}: not a record of verdicts ({error}); remove it and run the command again"
+            f"{path}: not a record of verdicts ({' '.join(str(error).split())[:80]}); remove it "
+            "and run the command again"
         ) from error
-    return dict(found)
 
 
 def _hash(card: Card, scale: Scale) -> str:
@@ -124,5 +140,7 @@ def _hash(card: Card, scale: Scale) -> str:
     for section in (study, own):
         if section and section["config"]:
             section["config"] = Path(section["config"]).name
-    content = json.dumps([document, own], sort_keys=True)
+    # What the configuration holds decides, paths that it names and who extends whom do not.
+    config = (own and card.scales[scale].config) or (card.study and card.study.config)
+    content = json.dumps([document, own, config and read(config)], sort_keys=True, default=str)
     return hashlib.sha256(content.encode()).hexdigest()[:8]

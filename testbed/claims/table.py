@@ -115,4 +115,9 @@ def _cells(row: Row) -> list[str]:
 
 
 def _line(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |"
+    return f"| {' | '.join(_plain(cell) for cell in cells)} |"
+
+
+def _plain(cell: str) -> str:
+    """Keep a cell in its line and column."""
+    return " ".join(cell.split()).replace("|", "\\|")

@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
@@ -11,14 +11,15 @@ from typing import Any
 from testbed.claims.measured import Evidence, Measured, Settings
 from testbed.claims.measures import measure
 from testbed.claims.verdict import MISSED, NOT_RUN, Row, expected, gap, judge
-from testbed.config.cards import AuditConfig, Card, FigureConfig, Scale
+from testbed.config.cards import Card, FigureConfig, Scale
 from testbed.config.documents import merge
 from testbed.errors import ConfigError, ResultsError
-from testbed.experiments.grid import Grid, read_grid
+from testbed.experiments.grid import SHORT, Grid, read_grid
+from testbed.experiments.rundir import Run
 from testbed.experiments.sweep import Observer, Stage, sweep
 from testbed.reporting.roc import draw_roc
-from testbed.reporting.settings import grouped, read, text
-from testbed.verification.audited import VERDICTS, audit_run
+from testbed.reporting.settings import configuration, grouped, read, text, varying
+from testbed.verification.audited import audit_run, audited
 
 OWN_DATA = ("digits", "fashion-mnist")
 # Settings of data sets, by name: where they are, and what else they need.
@@ -93,8 +94,10 @@ def attempt(
             rows += not_run(card, scale, _failed(result.failed, grid.cells), name)
             continue
         worked |= _audited(card, scale, folder / name, observer)
-        keys = [axis.keys[0] for axis in grid.axes if len(axis.values) > 1]
-        rows += _judged(card, scale, name, keys, _settings(card, keys, folder / name))
+        runs = read(folder / name)
+        # The fewest of the sweep's keys that tell its settings apart.
+        keys = varying(runs, [key for axis in grid.axes for key in axis.keys])
+        rows += _judged(card, scale, name, keys, _settings(card, runs, keys, folder / name))
     order = {figure.name: place for place, figure in enumerate(card.figures)}
     rows.sort(key=lambda row: order[row.figure])
     return Trial(tuple(rows), time.perf_counter() - begin if worked else 0.0, failed)
@@ -112,12 +115,15 @@ def grids_of(
     """
     if scale not in card.scales:
         return {}
-    return {
-        name: _grid(card, scale, name, places.get(name, {}), execution)
-        if name in OWN_DATA or name in places
-        else None
-        for name in card.data
-    }
+    try:
+        return {
+            name: _grid(card, scale, name, places.get(name, {}), execution)
+            if name in OWN_DATA or name in places
+            else None
+            for name in card.data
+        }
+    except ConfigError as error:
+        raise ConfigError(f"claim {card.name}: {error}") from None
 
 
 def _grid(
@@ -151,31 +157,27 @@ def _audited(card: Card, scale: Scale, folder: Path, observer: Observer) -> bool
     wanted = card.scales[scale].audit or card.study.audit
     if wanted is None:
         return False
+    sizes = wanted.model_dump(exclude={"beside"}, exclude_none=True)
     own = card.study.methods[0]
     left = [
         run.folder
         for run in read(folder)
-        if run.method == own and not (run.folder / VERDICTS).is_file()
+        if run.method == own and not audited(run.folder, wanted.beside, sizes)
     ]
     for place in left:
-        _audit(place, wanted, observer)
+        audit_run(place, wanted.beside, sizes, observer=_watching(observer))
+        draw_roc(place)
     return bool(left)
 
 
-def _audit(place: Path, wanted: AuditConfig, observer: Observer) -> None:
-    sizes = wanted.model_dump(exclude={"beside"}, exclude_none=True)
-
-    def told(what: str, done: int, total: int) -> None:
-        observer(Stage("auditing", done, total, done / total, 0))
-
-    audit_run(place, wanted.beside, sizes, observer=told)
-    draw_roc(place)
+def _watching(observer: Observer) -> Callable[[str, int, int], None]:
+    return lambda what, done, total: observer(Stage("auditing", done, total, done / total, 0))
 
 
-def _settings(card: Card, keys: Sequence[str], folder: Path) -> Settings:
+def _settings(card: Card, runs: Sequence[Run], keys: Sequence[str], folder: Path) -> Settings:
     return {
         values: Evidence(some, folder, card.tariff or "")
-        for values, some in grouped(read(folder), keys).items()
+        for values, some in grouped(runs, keys).items()
     }
 
 
@@ -207,10 +209,11 @@ def _chosen(figure: FigureConfig, keys: Sequence[str], settings: Settings) -> Se
     ConfigError
         If there is none.
     """
+    wanted = {SHORT.get(key, key): value for key, value in figure.where.items()}
     chosen = {
         values: each
         for values, each in settings.items()
-        if all(dict(zip(keys, values, strict=True)).get(k) == v for k, v in figure.where.items())
+        if configuration(each.runs[0]).items() >= wanted.items()
     }
     if settings and not chosen:
         raise ConfigError(

@@ -133,6 +133,14 @@ def _run_app() -> None:
         # Some libraries' messages, which end some of ours, have several lines.
         complain(f"error: {' '.join(str(error).split())}")
         sys.exit(_USER_ERROR)
+    except OSError as error:
+        # A folder that vanished or cannot be used, where no room has said it better.
+        where = f"{error.filename}: " if error.filename else ""
+        complain(
+            f"error: {where}{error.strerror or error}; see that it is there and can be used, and "
+            "run the same command again"
+        )
+        sys.exit(_USER_ERROR)
     except SystemExit as ending:
         if ending.code in [_SIGNALLED + number for number in _STOPS]:
             complain(f"stopped; {_KEPT}")

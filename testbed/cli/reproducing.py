@@ -50,9 +50,10 @@ def reproduce(
     from testbed.config.cards import load_cards
 
     size = scale_of(scale)
-    names = () if "all" in claims else tuple(dict.fromkeys(claims))
-    chosen = [card for card in load_cards(cards, names) if not (untrained and card.trains)]
     everyone = load_cards(cards)
+    named = load_cards(cards, tuple(name for name in dict.fromkeys(claims) if name != "all"))
+    chosen = everyone if "all" in claims else named
+    chosen = tuple(card for card in chosen if not (untrained and card.trains))
     places, execution = places_of(data or []), execution_of(set_ or [], out)
     # Mistakes are told before anything is run.
     for card in chosen:
@@ -80,6 +81,7 @@ def _tried(
     from testbed.claims.trial import attempt
     from testbed.cli.meter import Meter
     from testbed.cli.sweep_view import reasons
+    from testbed.errors import TestbedError
     from testbed.experiments.lock import exclusive
     from testbed.files import write_text
     from testbed.reporting.units import time_text
@@ -90,9 +92,15 @@ def _tried(
         for number, card in enumerate(chosen, 1):
             _say(console, f"{card.name} ({number} of {len(chosen)})")
             folder = out / scale / card.name
-            with Meter(console) as meter:
-                trial = attempt(card, scale, folder, places, execution, meter)
-            known = keep(card, scale, folder, trial)
+            try:
+                with Meter(console) as meter:
+                    trial = attempt(card, scale, folder, places, execution, meter)
+                known = keep(card, scale, folder, trial)
+            except TestbedError as error:
+                # One claim that cannot be tried does not stop the others.
+                _say(console, f"failed: {card.name}: {error}")
+                fine = False
+                continue
             for line in reasons(trial.failed):
                 _say(console, f"failed: {line}")
             fine = fine and not trial.failed
@@ -114,6 +122,7 @@ def _tried(
 def _table(rows: "Sequence[Row]") -> "Table":
     """Return the verdicts, shortened to what a terminal shows."""
     from rich import box
+    from rich.markup import escape
     from rich.table import Table
 
     from testbed.claims.table import shown
@@ -124,7 +133,7 @@ def _table(rows: "Sequence[Row]") -> "Table":
     for row in rows:
         figure = f"{row.figure}: {row.setting}" if row.setting else row.figure
         paper = f"{row.expected} {row.unit}".rstrip()
-        table.add_row(row.claim, figure, paper, shown(row), row.verdict)
+        table.add_row(*map(escape, (row.claim, figure, paper, shown(row), row.verdict)))
     return table
 
 

@@ -6,14 +6,14 @@ which the figure has to lie.
 """
 
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import Field, model_validator
 
 from testbed.config.base import NonNegative, Section
 from testbed.config.documents import read
 from testbed.config.loading import validated
-from testbed.config.schema import Method
+from testbed.config.schema import DataConfig, Method
 from testbed.errors import ConfigError
 
 Scale = Literal["smoke", "small", "paper"]
@@ -106,6 +106,13 @@ class Card(Section):
                 "data names the sets that a study is run on: give both, or neither where the "
                 "claim is worked out"
             )
+        known = get_args(DataConfig.model_fields["name"].annotation)
+        for name in self.data:
+            if name not in known:
+                raise ValueError(f"data.{name}: no such data set; known: {', '.join(known)}")
+        names = [figure.name for figure in self.figures]
+        if len(set(names)) < len(names):
+            raise ValueError("two figures have one name; their lines could not be told apart")
         for figure in self.figures:
             strange = [name for name in figure.data or () if name not in self.data]
             if strange:
@@ -126,7 +133,10 @@ def load_card(path: Path) -> Card:
     ConfigError
         If the file is missing or is not YAML, or a key or value is not allowed; names it.
     """
-    document = {"name": path.stem, **read(path)}
+    document = read(path)
+    if "name" in document:
+        raise ConfigError(f"{path}: name: a card is named after its file; remove it")
+    document["name"] = path.stem
     scales = document.get("scales")
     scales = scales.values() if isinstance(scales, dict) else ()
     for section in (document.get("study"), *scales):

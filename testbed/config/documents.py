@@ -1,5 +1,6 @@
 """YAML files and ``--set`` values as plain nested dictionaries, not yet checked."""
 
+import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -94,6 +95,28 @@ def show(value: object) -> str:
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
 
 
+def parse(text: str) -> Any:
+    """Parse YAML into what JSON can hold, dates and the like as they are.
+
+    Raises
+    ------
+    YAMLError
+        Whatever is wrong with it: PyYAML itself lets other errors through.
+    """
+    try:
+        value = yaml.load(text, _Loader)
+        json.dumps(value, default=str)  # which no structure that holds itself survives
+    except RecursionError:
+        raise _unusable("it is nested too deeply") from None
+    except (ValueError, TypeError, OverflowError, LookupError, AttributeError) as error:
+        raise _unusable(str(error)) from None
+    return value
+
+
+def _unusable(reason: str) -> yaml.MarkedYAMLError:
+    return yaml.MarkedYAMLError(problem=reason)
+
+
 def fault(error: yaml.YAMLError) -> str:
     """Say where a file is not YAML and why, to be put after the file's name."""
     mark = getattr(error, "problem_mark", None)
@@ -123,7 +146,7 @@ def _problem(reason: str, node: yaml.Node) -> yaml.MarkedYAMLError:
 
 def _read_one(path: Path, context: str) -> Document:
     try:
-        document = yaml.load(path.read_text(encoding="utf-8"), _Loader)
+        document = parse(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ConfigError(f"cannot read config {path}{context}: {error.strerror}") from None
     except UnicodeDecodeError:
@@ -139,7 +162,7 @@ def _read_one(path: Path, context: str) -> Document:
 
 def _parse_value(key: str, written: str) -> Any:
     try:
-        return yaml.load(written, _Loader)
+        return parse(written)
     except yaml.YAMLError as error:
         raise ConfigError(
             f"--set {key}: {show(written)} is not valid YAML: {_reason(error)}"

@@ -1,11 +1,12 @@
 """A file and ``--set`` values in, an `Experiment` out; every mistake becomes one line."""
 
+import json
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
 from testbed.config.documents import Document, merge, parse_override, read, show
@@ -88,7 +89,9 @@ def validated(model: type[S], document: Mapping[str, Any]) -> S:
     try:
         return model.model_validate(document)
     except ValidationError as error:
-        lines = dict.fromkeys(_describe(detail, model) for detail in error.errors())
+        lines = dict.fromkeys(
+            _describe(detail, model) for detail in error.errors() if not _follows(detail)
+        )
         raise ConfigError("; ".join(lines)) from None
 
 
@@ -100,6 +103,27 @@ def _sections(model: type[BaseModel]) -> Document:
         for name in path.split(".")[:-1]:
             within = within.setdefault(name, {})
     return sections
+
+
+def checked(kind: Any, value: object, name: str) -> Any:
+    """Return a value as a type wants it, lists as tuples; names it where it is another one.
+
+    Raises
+    ------
+    ConfigError
+    """
+    try:
+        return TypeAdapter(kind).validate_json(json.dumps(value), strict=True)
+    except ValidationError as error:
+        detail = error.errors()[0]
+        place = "".join(f"[{part}]" for part in detail["loc"] if isinstance(part, int))
+        raise ConfigError(f"{name}{place}: {show(detail['input'])}: {detail['msg']}") from None
+
+
+def _follows(detail: ErrorDetails) -> bool:
+    """Whether a list is only too short because what is wrong in it is left out."""
+    least = detail.get("ctx", {}).get("min_length", 0)
+    return detail["type"] == "too_short" and len(detail["input"]) >= least
 
 
 def _describe(detail: ErrorDetails, model: type[BaseModel]) -> str:

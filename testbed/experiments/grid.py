@@ -14,12 +14,13 @@ from typing import Any
 import yaml
 
 from testbed.config import Experiment, canonical, load, spec_hash
-from testbed.config.documents import fault, show
+from testbed.config.documents import fault, parse, show
 from testbed.config.schema import ExecutionConfig
 from testbed.errors import ConfigError
 
 SHORT = {"rho": "editing.rho", "density": "mobility.density", "alpha": "data.alpha"}
 MOST = 10_000  # cells without --yes
+_MOST_SEEDS = 1_000_000
 TOGETHER = "*"  # the key of an axis whose values are several sections
 
 # Keys that a point must not change, and what to do instead.
@@ -156,7 +157,7 @@ def _axis(text: str) -> Axis:
     if not sign or not key:
         raise ConfigError(f"--grid {show(text)}: write KEY=V1,V2, for example rho=0.1,0.5")
     try:
-        values = yaml.safe_load(f"[{written}]")
+        values = parse(f"[{written}]")
     except yaml.YAMLError as error:
         raise ConfigError(f"--grid {key}: {show(written)}{fault(error)}") from None
     if not values:
@@ -165,7 +166,7 @@ def _axis(text: str) -> Axis:
         )
     # Only what JSON knows can be written into a folder.
     axis = Axis(key, tuple(json.loads(json.dumps(values, default=str))))
-    if key == TOGETHER and not all(isinstance(value, Mapping) for value in axis.values):
+    if key == TOGETHER and not all(isinstance(each, Mapping) and each for each in axis.values):
         raise ConfigError(
             f"--grid {key}: each value holds sections, as {{clients: {{pool: 50}}}}, not "
             f"{show(written)}"
@@ -185,6 +186,8 @@ def _seeds(text: str) -> Sequence[int]:
         raise ConfigError(
             f"--seeds {show(text)}: write FIRST:END, for example 0:3, or a list 0,1,2"
         ) from None
+    if len(found) > _MOST_SEEDS:
+        raise ConfigError(f"--seeds {text} names {len(found):,} seeds, more than {_MOST_SEEDS:,}")
     if not found:
         raise ConfigError(f"--seeds {text} names no seed, so the grid has 0 cells; 0:3 is 0, 1, 2")
     return found
@@ -194,10 +197,12 @@ def _experiment(
     config: Path, shared: Sequence[str], axes: Sequence[Axis], values: Sequence[Any]
 ) -> Experiment:
     # JSON is YAML, and says what is text.
-    own: dict[str, Any] = {}
-    for axis, value in zip(axes, values, strict=True):
-        own |= value if axis.key == TOGETHER else {axis.path: value}
-    return load(config, [*shared, *(f"{key}={json.dumps(value)}" for key, value in own.items())])
+    own = [
+        f"{key}={json.dumps(each)}"
+        for axis, value in zip(axes, values, strict=True)
+        for key, each in (value if axis.key == TOGETHER else {axis.path: value}).items()
+    ]
+    return load(config, [*shared, *own])
 
 
 def _limit(count: int, most: int | None) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import yaml
 
+from testbed.config.documents import parse
 from testbed.errors import ResultsError
 from testbed.experiments.grid import SHORT
 from testbed.experiments.rundir import Run, find_runs
@@ -211,7 +212,7 @@ def _selected(runs: Sequence[Run], condition: str) -> tuple[Run, ...]:
         names = ", ".join(map(short, changing(runs))) or "nothing"
         raise ResultsError(f"--where {condition}: write KEY=VALUE; what differs here: {names}")
     try:
-        wanted = yaml.safe_load(written)
+        wanted = parse(written)
     except yaml.YAMLError:
         wanted = written
     chosen = tuple(run for run in runs if configuration(run)[key] in (wanted, written))

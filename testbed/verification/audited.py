@@ -1,5 +1,6 @@
 """Auditing a run directory: its model, its method's forgetting, and that of others beside it."""
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -78,8 +79,18 @@ def audit_run(
         found = audit(who, executor, methods, replace(usual, **(sizes or {})), observer)
     write(run_dir, found)
     verdicts = {name: asdict(verdict) for name, verdict in found.verdicts.items()}
-    write_text(run_dir / VERDICTS, to_json(verdicts))
+    write_text(run_dir / VERDICTS, to_json({"sizes": asdict(found.sizes), "verdicts": verdicts}))
     return Audited(found, executor.counts)
+
+
+def audited(run_dir: Path, beside: Sequence[str], sizes: Mapping[str, int]) -> bool:
+    """Whether a run directory was audited with these sizes and with these methods beside."""
+    try:
+        found = json.loads((run_dir / VERDICTS).read_text(encoding="utf-8"))
+        same = dict(found["sizes"]).items() >= sizes.items()
+        return same and dict(found["verdicts"]).keys() >= {*beside}
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        return False
 
 
 def _check_place(run_dir: Path) -> None:

@@ -12,7 +12,7 @@ from testbed.errors import ConfigError, ResultsError
 from testbed.experiments.grid import read_grid
 from testbed.experiments.sweep import sweep
 from testbed.reporting.settings import read
-from testbed.verification.audited import VERDICTS, audit_run
+from testbed.verification.audited import VERDICTS, audit_run, audited
 
 OWN = [(0.5, 1e-6, 0.4), (0.02, 1e-4, 0.7), (1.0, 1e-9, 0.55)]
 
@@ -30,7 +30,9 @@ def evidence(tmp_path: Path) -> Evidence:
     for run, (p, control, auc) in zip(runs, OWN, strict=True):
         said = {"finding": "indistinguishable", "p_value": p, "control_p": control, "auc": auc}
         tuned = {"finding": "distinguishable", "p_value": 1e-5, "control_p": 1e-5, "auc": 0.9}
-        (run.folder / VERDICTS).write_text(json.dumps({"fsosa": said, "finetune": tuned}))
+        (run.folder / VERDICTS).write_text(
+            json.dumps({"sizes": {}, "verdicts": {"fsosa": said, "finetune": tuned}})
+        )
     return Evidence(runs, tmp_path / "out")
 
 
@@ -48,16 +50,18 @@ def test_methods_beside_are_asked_by_name(evidence: Evidence) -> None:
     assert float(told_apart(evidence, "auc", "finetune").value.mean) == 0.9
 
 
-def test_other_questions_are_refused(evidence: Evidence) -> None:
-    with pytest.raises(ConfigError, match="what: 'mood' is not known; known: p, control, auc"):
-        told_apart(evidence, "mood")
-    with pytest.raises(ConfigError, match=r"no audit of pfnm.*study\.audit\.beside"):
+def test_a_method_that_was_not_audited_is_named(evidence: Evidence) -> None:
+    with pytest.raises(ResultsError, match="'pfnm'"):
         told_apart(evidence, "p", "pfnm")
 
 
 @pytest.mark.parametrize(
-    "content", ["", "[1]", "{", '{"fsosa": 3}', '{"fsosa": {"p_value": "x"}}']
-)
+    "content",
+    [
+        "", "[1]", "{", '{"fsosa": 3}', '{"verdicts": {"fsosa": {"p_value": "x"}}}',
+        '{"verdicts": {"fsosa": {"p_value": NaN}}}', '{"verdicts": {"fsosa": {"p_value": 2}}}',
+    ],
+)  # fmt: skip
 def test_damaged_verdicts_are_named(evidence: Evidence, content: str) -> None:
     path = evidence.runs[1].folder / VERDICTS
     path.write_text(content)
@@ -78,3 +82,15 @@ def test_a_folder_above_is_told_where_the_runs_are(evidence: Evidence) -> None:
         audit_run(evidence.folder)
     with pytest.raises(ConfigError, match="--beside magic: no such method; known: fsosa"):
         audit_run(evidence.runs[0].folder, ["magic"])
+
+
+def test_an_audit_of_other_sizes_is_another_audit(evidence: Evidence) -> None:
+    place = evidence.runs[0].folder
+    said = json.loads((place / VERDICTS).read_text())
+    (place / VERDICTS).write_text(json.dumps({**said, "sizes": {"shadows": 16, "repeats": 8}}))
+    assert audited(place, ["finetune"], {"repeats": 8})
+    assert not audited(place, ["finetune"], {"repeats": 40})
+    assert not audited(place, ["finetune", "fedrr"], {"repeats": 8})
+    for content in ("", "[]", '{"sizes": 3, "verdicts": {}}'):
+        (place / VERDICTS).write_text(content)
+        assert not audited(place, [], {})

@@ -118,6 +118,30 @@ def test_a_mistake_in_a_card_is_one_line(
         ),
         ({"measure": "unstable"}, "measure 'unstable' is not known; known: "),
         ({"options": {}}, "saved needs the option of"),
+        ({"options": {"of": "pictures"}}, "options.of: 'pictures': Input should be 'time' or"),
+        ({"options": {"of": 3}}, "options.of: 3: Input should be 'time' or 'bytes'"),
+        ({"options": {"of": "time", "method": ["fsosa"]}}, "options.method: ['fsosa']: "),
+        (
+            {"options": {"of": "time", "method": "pfnm"}},
+            "the study has no pfnm; known: fsosa, ret",
+        ),
+        ({"options": {"of": "time", "against": "pfnm"}}, "the study has no pfnm"),
+        (
+            {"measure": "share", "options": {"part": "noise"}},
+            "options.part: 'noise': Input should",
+        ),
+        ({"measure": "difference", "options": {"at": "noon"}}, "options.at: 'noon': Input should"),
+        ({"measure": "triggered", "options": {"kind": "rest"}}, "options.kind: 'rest': Input"),
+        ({"measure": "rise", "options": {"of": "mood"}}, "options.of: 'mood': Input should be"),
+        (
+            {"measure": "lead", "options": {"over": [], "which": "largest"}},
+            "options.over: []: ",
+        ),
+        (
+            {"measure": "lead", "options": {"over": ["pfnm"], "which": "largest"}},
+            "the study has no pfnm",
+        ),
+        ({"where": {"nosuch": 1}}, "where: nosuch: no such key of a configuration"),
         ({"options": {"of": "time", "off": 1}}, "saved has no option 'off'; known: of, method"),
         ({"measure": "told-apart", "options": {"what": "p"}}, "give the card study.audit"),
     ],
@@ -163,3 +187,42 @@ def test_cards_are_yaml(tmp_path: Path) -> None:
     path.write_text("scales: 3\nstudy: x\n")
     with pytest.raises(ConfigError, match="scales: 3 must be a section"):
         load_card(path)
+
+
+@pytest.mark.parametrize(
+    ("measure", "options", "told"),
+    [
+        ("unstable", {"rhos": [0.5], "populations": [5]}, "options.populations"),
+        ("unstable", {"rhos": [0.5], "populations": [2, 5, 9]}, "options.populations"),
+        ("unstable", {"rhos": [0.5], "populations": [2.5, 5]}, "options.populations[0]: 2.5"),
+        ("unstable", {"rhos": [0.5], "populations": ["a", "b"]}, "options.populations[0]: 'a'"),
+        ("unstable", {"rhos": 0.5, "populations": [2, 5]}, "options.rhos: 0.5"),
+        ("unstable", {"rhos": [1.5], "populations": [2, 5]}, "options.rhos[0]: 1.5"),
+        ("unstable", {"rhos": [True], "populations": [2, 5]}, "options.rhos[0]: true"),
+        ("unstable", {"rhos": [float("nan")], "populations": [2, 5]}, "options.rhos"),
+        ("violations", {"largest": -1, "most": 2}, "options.largest: -1"),
+        ("violations", {"largest": 3, "most": None}, "options.most: null"),
+    ],
+)
+def test_options_of_what_is_worked_out_have_types(
+    tmp_path: Path, measure: str, options: dict[str, object], told: str
+) -> None:
+    one = figure(measure=measure, options=options, between=None, at_most=1)
+    found = card(tmp_path, study=None, data=None, tariff=None, figures=[one])
+    with pytest.raises(ConfigError, match="claim cheap, figure 'time saved': ") as caught:
+        check(found)
+    assert told in str(caught.value)
+
+
+def test_a_card_is_named_after_its_file_only(tmp_path: Path) -> None:
+    path = write(tmp_path)
+    (tmp_path / "cheap.yaml").write_text("name: ../../elsewhere\n" + path.read_text())
+    with pytest.raises(ConfigError, match="name: a card is named after its file; remove it"):
+        load_card(tmp_path / "cheap.yaml")
+
+
+def test_data_sets_and_figures_have_names_of_their_own(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"data\.nosuch: no such data set; known: digits"):
+        card(tmp_path, data={"nosuch": {}})
+    with pytest.raises(ConfigError, match="two figures have one name"):
+        card(tmp_path, figures=[figure(), figure()])

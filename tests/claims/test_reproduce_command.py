@@ -75,7 +75,7 @@ def test_the_page_and_the_screen_say_the_same(everything: tuple[Path, Result]) -
     out, said = everything
     page = (out / "reproduction.md").read_text()
     counts = [line for line in page.splitlines() if line.startswith("smoke: ")]
-    assert counts == [said.output.splitlines()[-2]]
+    assert counts == [line for line in said.output.splitlines() if line.startswith("smoke: ")][-1:]
     for one in load_cards(REPOSITORY / "configs" / "claims"):
         assert f"## {one.name}\n\n{one.says}" in page
     assert page.count("paper, serialised") > 10
@@ -98,8 +98,7 @@ def test_the_same_command_does_nothing_twice(tmp_path: Path) -> None:
     assert "running" not in again.output
     for name, content in files.items():
         assert (tmp_path / "out" / name).read_bytes() == content
-    assert "[" not in again.output.splitlines()[-2]
-    assert again.output.splitlines()[-2] == "smoke: 1 met."
+    assert "smoke: 1 met." in again.output.splitlines()
 
 
 def test_claims_of_other_commands_stay_in_the_table(tmp_path: Path) -> None:
@@ -146,7 +145,7 @@ def test_a_run_that_fails_makes_the_command_fail(tmp_path: Path) -> None:
         (["all", "--scale", "huge"], "--scale 'huge': no such scale; known: smoke, small, paper"),
         (["all", "--data", "mnist"], "--data 'mnist': write NAME=PLACE, as mnist=DATA/mnist"),
         (["all", "--data", "mist=."], "--data mist: no such data set; known: digits, mnist"),
-        (["all", "--data", "mnist=nowhere"], "--data mnist: there is no nowhere"),
+        (["all", "--data", "mnist=nowhere"], "--data mnist: there is no 'nowhere'"),
         (["all", "--set", "editing.rho=1"], "--set editing.rho=1: a claim is tried as its card"),
         (["all", "--set", "execution.kin=x"], "execution.kin: unknown key; did you mean"),
         (["all", "--cards", "nowhere"], "nowhere: holds no claim card"),
@@ -183,7 +182,7 @@ def test_a_file_of_settings_says_where_data_are_and_nothing_else(tmp_path: Path)
     status, complaint = told("all", "--cards", tmp_path / "claims", "--out", tmp_path / "out",
                              "--data", f"mnist={tmp_path / 'mnist.yaml'}")  # fmt: skip
     assert status == 2
-    assert "editing: says where data are" in complaint
+    assert "editing.rho: says where data are" in complaint
 
 
 def test_ctrl_c_keeps_what_is_done(tmp_path: Path) -> None:

@@ -250,3 +250,29 @@ def test_sections_that_cannot_be_swept_are_named(config: Path, axis: str, told: 
 def test_a_key_does_not_change_twice(config: Path) -> None:
     with pytest.raises(ConfigError, match=r"editing\.rho stands twice"):
         read_grid(config, ["rho=0.3,0.5", "*={editing: {rho: 0.1}}"])
+
+
+def test_a_section_and_sections_that_change_together_are_laid_over_each_other(
+    config: Path,
+) -> None:
+    together = "*={editing: {handling: sequential}},{editing: {handling: batch}}"
+    for axes in (["editing={rho: 0.9}", together], [together, "editing={rho: 0.9}"]):
+        points = read_grid(config, axes).points
+        assert {point.experiment.editing.rho for point in points} == {0.9}
+        assert {point.experiment.editing.handling for point in points} == {"sequential", "batch"}
+
+
+@pytest.mark.parametrize(
+    "axis",
+    [
+        "rho=2020-13-45", "rho=!!int abc", "rho=!!timestamp x", f"rho={'9' * 5000}", "rho=&a [*a]",
+        "data=&a {x: *a}", "data={2020-01-01: 1}", f"rho={'[' * 3000}", "*={}", "*=",
+    ],
+)  # fmt: skip
+def test_values_that_are_no_yaml_are_one_line(config: Path, axis: str) -> None:
+    assert refusal(config, [axis]).startswith("--grid ")
+
+
+def test_more_seeds_than_anybody_runs_are_refused_at_once(config: Path) -> None:
+    line = refusal(config, ["rho=0.5"], seeds="0:1000000000")
+    assert line == "--seeds 0:1000000000 names 1,000,000,000 seeds, more than 1,000,000"
