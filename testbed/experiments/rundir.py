@@ -97,13 +97,14 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         manifest = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
         raise ResultsError(
-            f"{path}: not a readable manifest ({error}); run the experiment again with --force"
+            f"{path}: not a readable manifest ({error}); remove that folder and run the same "
+            "command again"
         ) from error
     if not isinstance(manifest, dict) or manifest.get("schema") != SCHEMA:
         found = manifest.get("schema") if isinstance(manifest, dict) else None
         raise ResultsError(
             f"{path}: schema version {found!r}, this testbed reads {SCHEMA}; "
-            "run the experiment again with --force"
+            "remove that folder and run the same command again"
         )
     return manifest
 

@@ -60,8 +60,12 @@ class Cost:
 
     @property
     def ratio(self) -> float | None:
-        """Wall time over that of unique trainings and fusions; None if there were none."""
-        return self.wall_s / self.unique_s if self.unique_s else None
+        """Wall time over that of unique trainings and fusions; None if that is not known.
+
+        A store that is too small forgets what trainings took.
+        """
+        forgotten = self.trained > 0 and not self.trainings_s
+        return self.wall_s / self.unique_s if self.unique_s and not forgotten else None
 
 
 @dataclass(frozen=True)

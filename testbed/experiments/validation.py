@@ -52,7 +52,9 @@ _PHASES = {
 def damaged(path: Path, what: object) -> ResultsError:
     """Return the error that `path` is damaged, and what about it."""
     told = " ".join(str(what).split())  # pyarrow's messages have several lines
-    return ResultsError(f"{path}: damaged run ({told}); run the experiment again with --force")
+    return ResultsError(
+        f"{path}: damaged run ({told}); remove that folder and run the same command again"
+    )
 
 
 def check_manifest(path: Path, manifest: Mapping[str, Any]) -> None:

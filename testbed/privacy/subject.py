@@ -115,7 +115,8 @@ def subject(
     if task.dataset.fingerprint != manifest["data"]["fingerprint"]:
         raise ResultsError(
             f"{folder}: it learned from data {manifest['data']['fingerprint']}, here are "
-            f"{task.dataset.fingerprint}; bring back the data, or run it again with --force"
+            f"{task.dataset.fingerprint}; bring back the data, or remove that folder and run the "
+            "same command again"
         )
     method = str(manifest["method"])
     refused = manifest["counts"]["refused"] > 0
@@ -132,7 +133,7 @@ def subject(
     if not found.equals(metrics[list(_SAME)].astype(found.dtypes)):
         raise ResultsError(
             f"{folder}: its requests cannot be followed again with this code, so nobody knows "
-            "who is in its model; run the experiment again with --force"
+            "who is in its model; remove that folder and run the same command again"
         )
     uploaded = {row.vehicle for row in outcome.ledger if row.phase == "upload"}
     left = {  # by partition, so that of several holders the last one stands

@@ -152,7 +152,7 @@ def manifest_value(run: Run, *keys: str) -> Any:
         if not isinstance(value, Mapping) or key not in value:
             raise ResultsError(
                 f"{run.folder}: its manifest has no {'.'.join(keys)}; "
-                "run the experiment again with --force"
+                "remove that folder and run the same command again"
             )
         value = value[key]
     return value

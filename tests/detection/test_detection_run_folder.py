@@ -73,7 +73,7 @@ def told(folder):
         read_detection(read_run(folder))
     message = str(caught.value)
     assert message.startswith(f"{folder / 'detection.parquet'}: damaged run (")
-    assert message.endswith("); run the experiment again with --force")
+    assert message.endswith("); remove that folder and run the same command again")
     assert "\n" not in message
     return message
 

@@ -194,7 +194,7 @@ def test_a_damaged_manifest_is_refused_and_force_repairs_it(
     (folder(out, "fsosa") / "manifest.json").write_text(content)
     told = refused(experiment, out)
     assert message in told
-    assert "--force" in told
+    assert "remove that folder" in told
     finish(experiment, out, force=True)
     assert read_manifest(folder(out, "fsosa"))["status"] == "finished"
 
@@ -210,10 +210,10 @@ def test_a_run_that_lost_its_manifest_is_run_again(trace: Path, out: Path) -> No
 def test_damaged_tables_are_told(trace: Path, out: Path, damage: str) -> None:
     finish(replayed(trace), out)
     (folder(out, "fsosa") / damage).write_bytes(b"PAR1 but not for long")
-    with pytest.raises(ResultsError, match=r"damaged run .*--force"):
+    with pytest.raises(ResultsError, match=r"damaged run .*remove that folder"):
         find_runs(out)
     (folder(out, "fsosa") / damage).unlink()
-    with pytest.raises(ResultsError, match=r"damaged run \(missing\).*--force"):
+    with pytest.raises(ResultsError, match=r"damaged run \(missing\).*remove that folder"):
         find_runs(out)
 
 

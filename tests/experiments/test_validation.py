@@ -28,7 +28,7 @@ def told(place: Path) -> str:
         read_run(place)
     message = str(caught.value)
     assert "\n" not in message
-    assert message.endswith("); run the experiment again with --force")
+    assert message.endswith("); remove that folder and run the same command again")
     return message
 
 
