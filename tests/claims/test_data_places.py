@@ -51,6 +51,35 @@ def test_other_files_are_refused(tmp_path: Path, content: str) -> None:
         places_of([f"mnist={path}"])
 
 
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (
+            "data: {name: fashion-mnist}",
+            "data.name: 'fashion-mnist' is another data set than mnist",
+        ),
+        ("data: {path: x, alpha: 0.05}", "data.alpha: says where data are and nothing else"),
+        ("data: {path: x, partition: iid}", "data.partition: says where data are"),
+        ("detection: {image_size: 64}", "detection.image_size: says where data are"),
+    ],
+)
+def test_a_place_is_no_other_claim(tmp_path: Path, content: str, told: str) -> None:
+    path = tmp_path / "place.yaml"
+    path.write_text(content)
+    with pytest.raises(ConfigError) as caught:
+        places_of([f"mnist={path}"])
+    assert told in str(caught.value)
+    path.write_text("data: {name: npz, path: mnist.npz}")
+    assert places_of([f"mnist={path}"])["mnist"]["data"]["name"] == "npz"
+
+
+def test_a_data_set_has_one_place(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="--data mnist stands twice"):
+        places_of([f"mnist={tmp_path}", f"mnist={tmp_path}"])
+    with pytest.raises(ConfigError, match="--data mnist: there is no 'xxx"):
+        places_of([f"mnist={'x' * 5000}"])
+
+
 @pytest.mark.parametrize("given", ["", "=", "mnist", "mnist=", "=x", "MNIST=."])
 def test_a_place_that_says_nothing_is_refused(given: str) -> None:
     with pytest.raises(ConfigError, match="--data"):

@@ -105,6 +105,22 @@ def test_sections_change_together(tmp_path: Path) -> None:
     assert [row.setting for row in rows] == ["digits, M0 = 4", "digits, M0 = 8"]
 
 
+def test_settings_that_differ_in_a_later_key_are_apart(tmp_path: Path) -> None:
+    both = [{"editing": {"handling": "sequential", "rho": rho}} for rho in (0.5, 1.0)]
+    one = card(tmp_path, study={**CARD["study"], "grid": {"*": both}})
+    rows = tried(one, tmp_path / "out").rows
+    assert [row.setting for row in rows] == ["digits, ρ = 0.5", "digits, ρ = 1"]
+    alone = card(tmp_path, study={**CARD["study"], "grid": {"rho": [0.5]}})
+    assert tried(alone, tmp_path / "alone").rows[0].value == rows[0].value
+
+
+def test_a_figure_may_say_rho_where_the_grid_does(tmp_path: Path) -> None:
+    study = {**CARD["study"], "grid": {"rho": [0.5, 1.0]}}
+    one = card(tmp_path, study=study, figures=[figure(where={"rho": 1.0})])
+    (row,) = tried(one, tmp_path / "out").rows
+    assert row.setting == "digits, ρ = 1"
+
+
 def test_a_scale_of_the_card_changes_settings_grid_and_seeds(tmp_path: Path) -> None:
     own = {"seeds": [3], "grid": {"rho": [0.4, 0.8]}, "settings": {"editing": {"requests": 3}}}
     one = card(tmp_path, scales={"smoke": own})
@@ -278,6 +294,27 @@ def test_a_card_that_changed_after_the_fact_is_not_met(tmp_path: Path) -> None:
     for changes in ({"says": "Edits are very cheap."}, {"scales": scales}):
         (row,) = recall([card(tmp_path, **changes)], out)["cheap", "smoke"].rows
         assert row.verdict == MET
+
+
+def test_a_study_that_changed_after_the_fact_is_not_met(tmp_path: Path) -> None:
+    one, out = card(tmp_path), tmp_path / "out"
+    keep(one, "smoke", out / "smoke" / "cheap", tried(one, out / "smoke" / "cheap"))
+    study = tmp_path / "study.yaml"
+    study.write_text(study.read_text().replace("epochs: 1", "epochs: 2"))
+    (row,) = recall([one], out)["cheap", "smoke"].rows
+    assert row.verdict == NOT_RUN
+    assert "has changed since" in row.why
+
+
+def test_what_was_measured_stays_while_its_data_are_away(tmp_path: Path) -> None:
+    one, out = card(tmp_path, data={"digits": {}, "mnist": {}}), tmp_path / "out"
+    folder, place = out / "smoke" / "cheap", {"data": {"name": "digits"}}
+    whole = keep(one, "smoke", folder, tried(one, folder, mnist=place))
+    assert [row.verdict for row in whole.rows] == [MET, MET]
+    assert keep(one, "smoke", folder, tried(one, folder)).rows == whole.rows
+    other = card(tmp_path, data={"digits": {}, "mnist": {}}, figures=[figure(within=3)])
+    rows = keep(other, "smoke", folder, tried(other, folder)).rows
+    assert [row.verdict for row in rows] == [MET, NOT_RUN]
 
 
 def test_an_explanation_may_be_found_later(tmp_path: Path) -> None:
