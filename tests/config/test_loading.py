@@ -252,7 +252,7 @@ def test_every_mistake_is_named_at_once():
         ("words\n", " must hold 'key: value' lines, not 'words'"),
         ("extends: [a, b]\n", ": extends: ['a', 'b'] must be the name of one file"),
         ("[" * 5000, " is not valid YAML: it is nested too deeply"),
-        ("mobility: &a\n  rsu: *a\n", "Circular reference detected"),
+        ("mobility: &a\n  rsu: *a\n", " is not valid YAML: Circular reference detected"),
     ],
 )
 def test_refused_files(tmp_path, text, message):

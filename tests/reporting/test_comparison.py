@@ -50,7 +50,7 @@ def test_a_manifest_without_configuration_is_an_error(tmp_path, make_run):
     manifest = json.loads(path.read_text())
     del manifest["config"]
     path.write_text(json.dumps(manifest))
-    with pytest.raises(ResultsError, match=r"\(no config\); run the experiment again"):
+    with pytest.raises(ResultsError, match=r"\(no config\); remove that folder"):
         load(tmp_path)
 
 

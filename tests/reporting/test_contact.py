@@ -74,7 +74,7 @@ def test_a_run_without_such_figures_is_told(tmp_path, make_run):
     folder = make_run(tmp_path, "fsosa")
     (run,) = load(folder)
     del run.manifest["contact"]["asked"]
-    with pytest.raises(ResultsError, match=r"no contact\.asked; run the experiment again"):
+    with pytest.raises(ResultsError, match=r"no contact\.asked; remove that folder"):
         summarise_contact([run])
 
 
