@@ -209,7 +209,7 @@ def test_results_of_another_spec_and_foreign_folders(
     (place / "thesis" / "one.tex").write_text("chapter")
     assert "not empty" in refused("run", "tiny.yaml", "--out", "thesis")
     (next((place / "out").glob("fsosa-*")) / "seed=0" / "manifest.json").write_text("{")
-    assert "--force" in refused("run", "tiny.yaml", "--out", "out")
+    assert "remove that folder" in refused("run", "tiny.yaml", "--out", "out")
     assert "manifest.json" in refused("plot", "out")
 
 
