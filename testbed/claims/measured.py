@@ -87,9 +87,8 @@ class Measured:
 
 Setting = tuple[Any, ...]
 Settings = Mapping[Setting, Evidence]
-# Of each setting, or of all settings together, which are in order of their values.
-Each = Callable[..., Measured]
-Across = Callable[..., Measured]
+# Of one setting's evidence, or of all settings', which are in order of their values.
+Measure = Callable[..., Measured]
 
 
 def exactly(value: float, n: int = 1) -> Interval:

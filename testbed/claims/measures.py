@@ -7,7 +7,7 @@ from typing import Any, get_type_hints
 from testbed.claims.attacks import told_apart
 from testbed.claims.costs import relative, saved, share
 from testbed.claims.law import replaced, triggered, unstable, violations
-from testbed.claims.measured import Across, Each, Evidence, Measured, Settings
+from testbed.claims.measured import Evidence, Measure, Measured, Settings
 from testbed.claims.quality import difference, lead, quality
 from testbed.claims.trends import rise
 from testbed.config.cards import Card, FigureConfig
@@ -17,7 +17,7 @@ from testbed.errors import ConfigError
 from testbed.experiments.grid import SHORT
 
 # Of the runs of one setting.
-EACH: Mapping[str, Each] = {
+EACH: Mapping[str, Measure] = {
     "saved": saved,
     "relative": relative,
     "share": share,
@@ -29,9 +29,9 @@ EACH: Mapping[str, Each] = {
     "told-apart": told_apart,
 }
 # Of the runs of all settings.
-ACROSS: Mapping[str, Across] = {"rise": rise}
+ACROSS: Mapping[str, Measure] = {"rise": rise}
 # Of nothing that was run.
-WORKED_OUT: Mapping[str, Each] = {"unstable": unstable, "violations": violations}
+WORKED_OUT: Mapping[str, Measure] = {"unstable": unstable, "violations": violations}
 ALL = {**EACH, **ACROSS, **WORKED_OUT}
 
 

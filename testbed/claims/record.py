@@ -2,12 +2,10 @@
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import get_args
-
-from pydantic import TypeAdapter
+from typing import Any, get_args
 
 from testbed.claims.trial import Trial, explained, not_run
 from testbed.claims.verdict import MISSED, NOT_RUN, Row
@@ -18,7 +16,6 @@ from testbed.files import to_json, write_text
 
 RECORD = "verdicts.json"
 SCALES: tuple[Scale, ...] = get_args(Scale)
-_ROWS = TypeAdapter(list[Row])
 _COLUMNS = [field.name for field in fields(Row)]
 _CHANGED = "the card or the table has changed since; run the command again"
 
@@ -120,7 +117,7 @@ def _read(path: Path, card: Card, scale: Scale) -> Known | None:
         spent = float(found["wall_s"])
         if found["card"] != _hash(card, scale) or found["columns"] != _COLUMNS:
             return Known(tuple(not_run(card, scale, _CHANGED)), spent)
-        return Known(tuple(_ROWS.validate_python(found["rows"])), spent)
+        return Known(tuple(map(_row, found["rows"])), spent)
     except FileNotFoundError:
         return None
     except (OSError, ValueError, TypeError, LookupError) as error:
@@ -128,6 +125,14 @@ def _read(path: Path, card: Card, scale: Scale) -> Known | None:
             f"{path}: not a record of verdicts ({' '.join(str(error).split())[:80]}); remove it "
             "and run the command again"
         ) from error
+
+
+def _row(content: Mapping[str, Any]) -> Row:
+    row = Row(**content)
+    for value in (row.value, row.low, row.high, row.gap):
+        if not isinstance(value, int | float | None):
+            raise TypeError(f"{value!r} is no number")
+    return row
 
 
 def _hash(card: Card, scale: Scale) -> str:

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from cards import CARD, STUDY, card, figure, write
+from cards import CARD, card, figure, write
 
 from testbed.claims.record import RECORD, keep, recall
 from testbed.claims.trial import Trial, attempt
@@ -334,6 +334,17 @@ def test_cards_may_lie_elsewhere(tmp_path: Path) -> None:
     assert recall([moved], out)["cheap", "smoke"].rows[0].verdict == MET
 
 
+def test_a_record_whose_numbers_are_none_is_named(tmp_path: Path) -> None:
+    one, out = card(tmp_path), tmp_path / "out"
+    folder = out / "smoke" / "cheap"
+    keep(one, "smoke", folder, tried(one, folder))
+    content = json.loads((folder / RECORD).read_text())
+    for rows in ("abc", [3], [{}], [{**content["rows"][0], "value": "x"}]):
+        (folder / RECORD).write_text(json.dumps({**content, "rows": rows}))
+        with pytest.raises(ResultsError, match=r"verdicts\.json: not a record of verdicts"):
+            recall([one], out)
+
+
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"rows": []}'])
 def test_a_damaged_record_is_named(tmp_path: Path, content: str) -> None:
     one = card(tmp_path)
@@ -342,7 +353,3 @@ def test_a_damaged_record_is_named(tmp_path: Path, content: str) -> None:
     (folder / RECORD).write_text(content)
     with pytest.raises(ResultsError, match=r"verdicts.json: not a record of verdicts .*remove it"):
         recall([one], tmp_path / "out")
-
-
-def test_the_study_that_cards_share_is_a_study() -> None:
-    assert "scales" in STUDY
