@@ -183,8 +183,28 @@ def _init(told: str, **settings: Any) -> None:
 
 def _end() -> None:
     """Leave Ray, and end what was started of it; Ctrl-C is heard afterwards."""
-    with undisturbed():
+    with undisturbed(), _muted():
         _ray().shutdown()
+
+
+@contextmanager
+def _muted() -> Iterator[None]:
+    """Let nothing reach standard error.
+
+    Ray's core tells there, past Python, of each piece called off that it could not report.
+    """
+    try:
+        really = os.dup(2)
+    except OSError:  # it is closed
+        yield
+        return
+    try:
+        with open(os.devnull, "wb") as nowhere:
+            os.dup2(nowhere.fileno(), 2)
+        yield
+    finally:
+        os.dup2(really, 2)
+        os.close(really)
 
 
 def _check_room(memory_gb: float) -> None:
@@ -252,9 +272,10 @@ def _answers(asked: deque[Any]) -> Iterator[Any]:
             f"({type(error).__name__}); see Ray's logs there, and run the same command again"
         ) from error
     finally:
-        if ray.is_initialized():
-            for each in asked:
-                ray.cancel(each)
+        if asked and ray.is_initialized():
+            with _muted():
+                for each in asked:
+                    ray.cancel(each)
 
 
 def _ray() -> Any:
