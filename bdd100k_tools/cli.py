@@ -15,6 +15,8 @@ from bdd100k_tools.printing import counted, say, say_report, say_scores, say_tab
 from bdd100k_tools.report import Report
 
 _FOUND, _USER_ERROR = 1, 2
+# Of Typer's own errors only those below this one have a public name.
+_CommandError: type[Exception] = typer.BadParameter.__bases__[0]
 
 app = typer.Typer(
     name="bdd100k-tools",
@@ -316,10 +318,23 @@ def main() -> None:
         if isinstance(stream, io.TextIOWrapper):  # a terminal may lack some characters
             stream.reconfigure(errors="replace")
     try:
-        app()
+        # Otherwise Typer would print a mistake itself, in four lines.
+        sys.exit(app(standalone_mode=False, prog_name=app.info.name))
+    except _CommandError as error:
+        typer.echo(_wrong_command(error), err=True)
+        sys.exit(_USER_ERROR)
     except ToolsError as error:
         typer.echo(f"bdd100k-tools: {' '.join(str(error).split())}", err=True)
         sys.exit(_USER_ERROR)
+
+
+def _wrong_command(error: Any) -> str:
+    """Return what is wrong with the arguments; where there are none, the help."""
+    message: str = error.format_message()
+    if "\n" in message:
+        return message
+    command = error.ctx.command_path if error.ctx else app.info.name
+    return f"bdd100k-tools: {message.rstrip('.')}; see '{command} --help'"
 
 
 def _choice(option: str, value: str, allowed: tuple[Any, ...]) -> Any:

@@ -4,7 +4,7 @@ import signal
 import sys
 from pathlib import Path
 from types import FrameType
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -14,6 +14,8 @@ from testbed.cli.output import OutputClosedError, complain, guarded, unfinished
 from testbed.errors import TestbedError
 
 _USER_ERROR = 2
+# Of Typer's own errors only those below this one have a public name.
+_UsageError: type[Exception] = typer.BadParameter.__bases__[0]
 # A shell reports a program that a signal ended as this plus the signal's number.
 _SIGNALLED = 128
 _KEPT = "what is done is kept, run the same command again to go on"
@@ -124,7 +126,11 @@ def main() -> None:
 
 def _run_app() -> None:
     try:
-        app()
+        # Otherwise Typer would print a mistake itself, in four lines.
+        sys.exit(app(standalone_mode=False, prog_name=app.info.name))
+    except _UsageError as error:
+        _complain_of_usage(error)
+        sys.exit(_USER_ERROR)
     except OutputClosedError as error:
         if str(error):
             complain(str(error))
@@ -145,6 +151,16 @@ def _run_app() -> None:
         if ending.code in [_SIGNALLED + number for number in _STOPS]:
             complain(f"stopped; {_KEPT}")
         raise
+
+
+def _complain_of_usage(error: Any) -> None:
+    """Say what is wrong with a command's arguments; where there are none, show its help."""
+    message = error.format_message()
+    if "\n" in message:
+        complain(message)
+    else:
+        command = error.ctx.command_path if error.ctx else app.info.name
+        complain(f"error: {message.rstrip('.')}; see '{command} --help'")
 
 
 def _stop(number: int, frame: FrameType | None) -> None:

@@ -205,9 +205,16 @@ def test_the_command_as_a_process(tmp_path):
     done = subprocess.run([*tool], capture_output=True, text=True)
     assert done.returncode in (0, 2)
     assert "partition" in done.stdout + done.stderr
-    done = subprocess.run([*tool, "stats"], capture_output=True, text=True)
-    assert done.returncode == 2
-    assert "Traceback" not in done.stderr
+    for arguments, told in {
+        ("nope",): "No such command 'nope'; see",
+        ("stats",): "Missing option '--labels'; see",
+        ("stats", "--lables", "a"): "No such option: --lables",
+        ("stats", "--json"): "Option '--json' requires an argument; see",
+    }.items():
+        done = subprocess.run([*tool, *arguments], capture_output=True, text=True)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert done.stderr.startswith(f"bdd100k-tools: {told}")
+        assert done.stderr.count("\n") == 1
 
 
 def test_stats_of_the_real_file(run, real):

@@ -64,6 +64,29 @@ def test_a_wrong_setting(refused: Refused, setting: str, words: tuple[str, ...])
     assert all(word in told for word in words), told
 
 
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["nope"], "No such command 'nope'; see 'testbed --help'"),
+        (["run"], "Missing argument 'config'; see 'testbed run --help'"),
+        (["store", "info", "a", "b"], "(b); see 'testbed store info --help'"),
+        (["sweep", "tiny.yaml", "--gird", "x"], "--gird"),
+        (["doctor", "--fix=3"], "Option '--fix' does not take a value; see 'testbed --help'"),
+        (["store", "prune", "--limit-gb", "much"], "'--limit-gb'"),
+    ],
+)
+def test_a_wrong_command(refused: Refused, arguments: list[str], told: str) -> None:
+    assert told in refused(*arguments)
+
+
+def test_a_command_without_its_name_shows_what_there_is(call: Call) -> None:
+    for arguments in ([], ["store"]):
+        code, out, err = call(*arguments)
+        assert (code, out) == (2, [])
+        assert err[0].startswith("Usage: testbed")
+        assert any("prune" in line or "sweep" in line for line in err)
+
+
 def test_a_wrong_key_in_the_file(refused: Refused, place: Path) -> None:
     config = place / "tiny.yaml"
     config.write_text(config.read_text().replace("editing:", "editting:"))
