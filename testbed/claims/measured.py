@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -25,14 +24,11 @@ class Evidence:
     ----------
     runs : tuple of Run
         Empty where a claim is worked out and not run.
-    folder : Path
-        Of the study, for what lies beside the runs.
     tariff : str
         By which the card wants bytes priced; empty where it has none.
     """
 
     runs: tuple[Run, ...] = ()
-    folder: Path = Path()
     tariff: str = ""
 
     def of(self, method: str) -> tuple[Run, ...]:

@@ -97,7 +97,7 @@ def attempt(
         runs = read(folder / name)
         # The fewest of the sweep's keys that tell its settings apart.
         keys = varying(runs, [key for axis in grid.axes for key in axis.keys])
-        rows += _judged(card, scale, name, keys, _settings(card, runs, keys, folder / name))
+        rows += _judged(card, scale, name, keys, _settings(card, runs, keys))
     order = {figure.name: place for place, figure in enumerate(card.figures)}
     rows.sort(key=lambda row: order[row.figure])
     return Trial(tuple(rows), time.perf_counter() - begin if worked else 0.0, failed)
@@ -174,10 +174,9 @@ def _watching(observer: Observer) -> Callable[[str, int, int], None]:
     return lambda what, done, total: observer(Stage("auditing", done, total, done / total, 0))
 
 
-def _settings(card: Card, runs: Sequence[Run], keys: Sequence[str], folder: Path) -> Settings:
+def _settings(card: Card, runs: Sequence[Run], keys: Sequence[str]) -> Settings:
     return {
-        values: Evidence(some, folder, card.tariff or "")
-        for values, some in grouped(runs, keys).items()
+        values: Evidence(some, card.tariff or "") for values, some in grouped(runs, keys).items()
     }
 
 

@@ -35,7 +35,7 @@ def studied(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def settings(studied: Path) -> dict[tuple[float], Evidence]:
     groups = grouped(read(studied), ["editing.rho"])
-    return {values: Evidence(runs, studied, "paper") for values, runs in groups.items()}
+    return {values: Evidence(runs, "paper") for values, runs in groups.items()}
 
 
 @pytest.fixture
@@ -74,7 +74,7 @@ def test_bytes_are_priced_by_the_cards_tariff_and_shown_by_the_others(half: Evid
             int(f["bytes_down"].sum() + f["bytes_up"].sum()) for f in table(half, method, "ledger")
         )
 
-    found = saved(Evidence(half.runs, half.folder, "broadcast"), "bytes")
+    found = saved(Evidence(half.runs, "broadcast"), "bytes")
     expected = 100 * (1 - broadcast("fsosa") / broadcast("retrain"))
     assert float(found.value.mean) == pytest.approx(expected)
     assert set(found.beside) == {"incremental", "paper"}
@@ -143,7 +143,7 @@ def test_batches_are_counted_once(tmp_path: Path) -> None:
     )  # fmt: skip
     assert not sweep(grid, tmp_path / "out").failed
     (run,) = read(tmp_path / "out")
-    evidence = Evidence((run,), tmp_path, "paper")
+    evidence = Evidence((run,), "paper")
     batches = {}
     for row in run.metrics.itertuples():
         if row.batch > 1:
