@@ -76,7 +76,8 @@ def draw_sheet(
         for column, boxes in enumerate(columns):
             corner = (_MARGIN + column * cell[0], top)
             sheet.paste(_boxed(picture, boxes, scale, font), corner)
-            drawn = f"{len(boxes)} boxes" if column else f"{frame.name}, {len(boxes)} boxes"
+            drawn = f"{len(boxes)} {'box' if len(boxes) == 1 else 'boxes'}"
+            drawn = drawn if column else f"{frame.name}, {drawn}"
             pen.text((corner[0], top + picture.height + 1), drawn, _TEXT, font)
     with new_file(path) as partial:
         sheet.save(partial, format="PNG")

@@ -37,7 +37,7 @@ __all__ = [
 
 SCHEMA = 4
 MANIFEST = "manifest.json"
-_LONG = 1_000_000  # rows that take half a gigabyte in memory
+_LONG = 1_000_000  # rows that take about a gigabyte in memory
 
 
 @dataclass(frozen=True, eq=False)

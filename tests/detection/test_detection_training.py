@@ -1,33 +1,27 @@
 """A vehicle's training is its recipe: the given weights, every step, the same each time."""
 
 import math
-import os
 import random
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from drawn import make
-from PIL import Image
 from shared_data import bundle
+from states import FIRST, RECIPE, SIX, apart, learnt, rng, same, steps_of
 from torch import Tensor, nn
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from testbed.learning.detection import training
 from testbed.learning.detection.network import build, loss
 from testbed.learning.detection.pictures import Pictures, load
-from testbed.learning.detection.training import CLIP, DetectionRecipe, train
+from testbed.learning.detection.training import CLIP, train
 from testbed.learning.devices import CPU
 
 pytestmark = pytest.mark.usefixtures("yolo")
-
-SIX = np.arange(6)
-FIRST = "model.0.conv.weight"
-RECIPE = DetectionRecipe(epochs=1, lr=0.001, batch=6, momentum=0.9)
 
 
 @pytest.fixture(scope="module")
@@ -45,28 +39,6 @@ def model() -> nn.Module:
 @pytest.fixture(scope="module")
 def start() -> dict[str, Tensor]:
     return {name: value.clone() for name, value in build("yolov8n", 10, 0).state_dict().items()}
-
-
-def rng(seed: int = 0) -> np.random.Generator:
-    return np.random.default_rng(seed)
-
-
-def same(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
-    return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
-
-
-def apart(one: dict[str, Tensor], other: dict[str, Tensor]) -> float:
-    assert one.keys() == other.keys()
-    return max(float((one[name].double() - other[name]).abs().max()) for name in one)
-
-
-def learnt(state: dict[str, Tensor], model: nn.Module) -> dict[str, Tensor]:
-    """Leave the buffers out."""
-    return {name: state[name] for name, _ in model.named_parameters()}
-
-
-def steps_of(state: dict[str, Tensor]) -> int:
-    return int(state["model.0.bn.num_batches_tracked"])
 
 
 @pytest.fixture
@@ -378,105 +350,3 @@ def test_real_pictures(model, start, tmp_path):
     trained = train(model, start, real, SIX, replace(RECIPE, batch=4, augment="mosaic"), rng())
     assert steps_of(trained) == 2
     assert 0 < apart(learnt(trained, model), learnt(start, model)) < 0.1
-
-
-# ---------------------------------------------------------------- ultralytics' own trainer
-
-
-class Given(np.random.Generator):
-    """Orders pictures as it is told; augments nothing."""
-
-    def __init__(self, orders: np.ndarray) -> None:
-        super().__init__(np.random.PCG64(0))
-        self.orders = iter(orders)
-
-    def permutation(self, _):
-        return next(self.orders)
-
-
-@pytest.fixture
-def contained(tmp_path, monkeypatch) -> Iterator[None]:
-    """Put back what the trainer changes for the process, and keep it in its folder."""
-    from ultralytics.utils import callbacks
-
-    # Without trackers of experiments, of which it loads all that are installed.
-    monkeypatch.setattr(callbacks, "add_integration_callbacks", lambda _: None)
-    monkeypatch.chdir(tmp_path)
-    threads, environment = torch.get_num_threads(), dict(os.environ)
-    states = torch.get_rng_state(), np.random.get_state(), random.getstate()  # noqa: NPY002
-    yield
-    torch.set_num_threads(threads)
-    torch.use_deterministic_algorithms(False)
-    torch.utils.deterministic.fill_uninitialized_memory = True
-    torch.set_rng_state(states[0])
-    np.random.set_state(states[1])  # noqa: NPY002
-    random.setstate(states[2])
-    for name in set(os.environ) - set(environment):
-        del os.environ[name]
-
-
-def stock(
-    folder: Path, pictures: Pictures, start: dict[str, Tensor], recipe: DetectionRecipe
-) -> tuple[dict[str, Tensor], list[list[int]]]:
-    """Train by ultralytics' trainer, set to the recipe; return its model and its batches."""
-    from ultralytics.models.yolo.detect import DetectionTrainer
-
-    images, labels = folder / "images", folder / "labels"
-    images.mkdir()
-    labels.mkdir()
-    for place, boxes in enumerate(pictures.targets):
-        pixels = np.ascontiguousarray(pictures.pixels[place].transpose(1, 2, 0))
-        Image.fromarray(pixels).save(images / f"{place}.png")
-        lines = (" ".join([str(int(box[0])), *map(str, box[1:])]) for box in boxes.tolist())
-        (labels / f"{place}.txt").write_text("\n".join(lines))
-    names = ", ".join(f"{i}: c{i}" for i in range(10))
-    (folder / "data.yaml").write_text(
-        f"path: {folder}\ntrain: images\nval: images\nnames: {{{names}}}\n"
-    )
-    off = (
-        "mosaic close_mosaic mixup cutmix copy_paste hsv_h hsv_s hsv_v degrees translate scale "
-        "shear perspective flipud fliplr erasing weight_decay warmup_epochs workers"
-    )
-    settings: dict[str, object] = dict.fromkeys(off.split(), 0)
-    batches: list[list[int]] = []
-
-    class Trainer(DetectionTrainer):
-        def preprocess_batch(self, batch):
-            batches.append([int(Path(file).stem) for file in batch["im_file"]])
-            return super().preprocess_batch(batch)
-
-    trainer = Trainer(
-        overrides={
-            **settings,
-            "model": "yolov8n.yaml", "data": str(folder / "data.yaml"), "project": str(folder),
-            "name": "run", "imgsz": 64, "epochs": recipe.epochs, "batch": recipe.batch,
-            "nbs": recipe.batch, "optimizer": {"sgd": "SGD", "adamw": "AdamW"}[recipe.optimiser],
-            "lr0": recipe.lr, "lrf": 1.0, "cos_lr": False, "momentum": recipe.momentum,
-            "amp": False, "val": False, "plots": False,
-            "save": False, "device": "cpu", "verbose": False, "auto_augment": None,
-        }
-    )  # fmt: skip
-    trainer.model = build("yolov8n", 10, 7)
-    trainer.model.load_state_dict(start)
-    trainer.train()
-    # Validation, which it does nonetheless, comes last.
-    seen = batches[: recipe.epochs * math.ceil(6 / recipe.batch)]
-    return {name: value.clone() for name, value in trainer.model.state_dict().items()}, seen
-
-
-@pytest.mark.usefixtures("contained")
-@pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize(
-    ("optimiser", "tolerance", "moved"), [("sgd", 1e-6, 1e-3), ("adamw", 5e-4, 5e-3)]
-)
-def test_the_stock_trainer_set_to_the_recipe_gives_the_same_model(
-    model, start, pictures, tmp_path, optimiser, tolerance, moved
-):
-    recipe = replace(RECIPE, epochs=3, batch=4, optimiser=optimiser)
-    theirs, batches = stock(tmp_path, pictures, start, recipe)
-    assert [len(batch) for batch in batches] == [4, 2] * 3
-    orders = np.concatenate(batches).reshape(3, 6)
-    ours = train(model, start, pictures, SIX, recipe, Given(orders))
-    assert steps_of(ours) == steps_of(theirs) == 6
-    assert apart(ours, theirs) < tolerance
-    assert apart(learnt(ours, model), learnt(start, model)) > moved

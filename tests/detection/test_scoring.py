@@ -6,18 +6,18 @@ import sys
 import warnings
 from dataclasses import replace
 from importlib.util import find_spec
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from drawn import make
+from scores import by
 from shared_data import bundle
 from torch import nn
 
 from bdd100k_tools import CLASSES, SIZE, read, write_yolo
 from bdd100k_tools.evaluation import CONVENTIONS, evaluate
-from bdd100k_tools.predictions import Detections, read_predictions
+from bdd100k_tools.predictions import read_predictions
 from testbed.errors import ConfigError
 from testbed.learning.detection import network, scoring
 from testbed.learning.detection.augment import plain
@@ -29,7 +29,6 @@ from testbed.learning.devices import CPU
 if find_spec("ultralytics") is None:
     pytest.skip("detectors need the extra yolo", allow_module_level=True)
 
-GOLDEN = Path(__file__).parents[1] / "bdd100k" / "golden"
 SIDE = 64
 
 
@@ -102,15 +101,6 @@ def learned(model, data):
     start = {name: value.clone() for name, value in model.state_dict().items()}
     recipe = DetectionRecipe(epochs=30, lr=1e-2, batch=8, momentum=0.9, optimiser="adamw")
     return train(model, start, data.train, np.arange(8), recipe, np.random.default_rng(0), CPU)
-
-
-def by(made, convention, group="all", category="all"):
-    (found,) = [
-        each
-        for each in made
-        if (each.convention, each.group, each.category) == (convention, group, category)
-    ]
-    return found
 
 
 # Geometry -----------------------------------------------------------------------------
@@ -246,46 +236,6 @@ def test_attributes_by_hand(data):
     assert by(made, "coco", "timeofday=night").ap == pytest.approx(1.0)
     assert by(made, "coco", "timeofday=daytime").ap50 == 0.0
     assert 0 < by(made, "coco").ap < 1
-
-
-def golden():
-    frames = list(read(GOLDEN / "labels_2020.json"))
-    found, _ = read_predictions(GOLDEN / "predictions.json", [frame.name for frame in frames])
-    return frames, found
-
-
-def official(value):
-    return math.nan if value is None else value / 100
-
-
-def test_pycocotools_says_the_same():
-    """The official toolkit's numbers, which pycocotools 2.0.11 computed, to 1e-6."""
-    theirs = json.loads((GOLDEN / "official.json").read_text())["evaluation"]
-    frames, found = golden()
-    made = details(frames, found)
-    # Boxes of one pixel more are to `coco` what boxes are to the official toolkit.
-    wider = [
-        replace(frame, boxes=tuple(replace(b, x2=b.x2 + 1, y2=b.y2 + 1) for b in frame.boxes))
-        for frame in frames
-    ]
-    larger = Detections(
-        found.image, found.category, found.boxes + np.eye(4)[2:].sum(axis=0), found.score
-    )
-    for convention, scores in (("bdd100k", made), ("coco", details(wider, larger))):
-        for name in ("all", *CLASSES):
-            each = by(scores, convention, category=name)
-            key = "OVERALL" if name == "all" else name
-            expected = official(theirs["AP"][key]), official(theirs["AP50"][key])
-            np.testing.assert_allclose([each.ap, each.ap50], expected, atol=1e-6, rtol=0)
-    # The convention is no detail.
-    assert by(made, "bdd100k").ap - by(made, "coco").ap > 0.005
-
-
-def test_ultralytics_numbers_on_golden_predictions():
-    theirs = json.loads((GOLDEN / "ultralytics.json").read_text())
-    made = details(*golden())
-    each = by(made, "ultralytics")
-    assert [each.ap, each.ap50] == pytest.approx([theirs["AP"], theirs["AP50"]], abs=1e-9)
 
 
 def test_the_score_is_cocos_and_the_loss_that_of_each_picture(data, model, learned):
