@@ -34,8 +34,12 @@ def audit(
     clients: Annotated[int | None, typer.Option(min=1, help="Clients that withdraw.")] = None,
     store: Annotated[
         Path | None,
-        typer.Option(help="Store of contributions; default: the run's, if it had one."),
+        typer.Option(help="Store of contributions; default: that of the run or of its sweep."),
     ] = None,
+    train: Annotated[
+        bool,
+        typer.Option("--train", help="Have clients train whose contributions are not in it."),
+    ] = False,
 ) -> None:
     """Attack the model in RUN_DIR and test whether its method forgets; exit code 1 if not."""
     from rich.console import Console
@@ -54,12 +58,18 @@ def audit(
                 {name: value for name, value in given.items() if value is not None},
                 store,
                 lambda what, done, wanted: status.update(f"{what}: {done} of {wanted}"),
+                train,
+                lambda line: _say(console, f"note: {line}"),
             )
-        found, counts = done.audit, done.counts
-        if counts is not None:
-            _say(console, f"store:  {counts.hits} found, {counts.misses} made")
-            for remark in counts.remarks():
-                _say(console, f"note: {remark}")
+        found = done.audit
+        had = done.clients - done.made
+        _say(
+            console,
+            f"store:  {done.store or 'none'}: {had} of {done.clients} clients' "
+            f"contributions found, {done.made} made",
+        )
+        for remark in done.counts.remarks():
+            _say(console, f"note: {remark}")
         picture, *_ = draw_roc(run_dir)
         console.print(_table(found))
         for remark in found.findings.remarks:

@@ -57,6 +57,12 @@ def settings(folder: Path, **sections: Any) -> Experiment:
     return Experiment.model_validate(merged)
 
 
+def folder(runs: Path, method: str) -> Path:
+    """Return the run directory of a method in a results folder."""
+    (found,) = runs.glob(f"{method}-*/seed=0")
+    return found
+
+
 @dataclass(frozen=True, eq=False)
 class Finished:
     """A finished run and its clients."""

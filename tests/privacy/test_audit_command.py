@@ -2,64 +2,31 @@
 
 import json
 import shutil
-import signal
-import sys
 
-import pytest
-
-from testbed.cli import main
+from audited import folder
 
 SMALL = ("--shadows", 40, "--releases", 8, "--repeats", 30, "--clients", 1)
 FILES = {"audit.csv", "audit-roc.csv", "audit-verdicts.json", "audit.md"}
-
-
-@pytest.fixture
-def call(monkeypatch, capfd):
-    """Return a function that runs ``testbed``: its exit code and what it wrote."""
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-
-    def command(*arguments):
-        monkeypatch.setattr(sys, "argv", ["testbed", *map(str, arguments)])
-        capfd.readouterr()
-        with pytest.raises(SystemExit) as ending:
-            main()
-        told = capfd.readouterr()
-        return int(ending.value.code or 0), told.out.splitlines(), told.err.splitlines()
-
-    yield command
-    for number, handler in handlers.items():
-        signal.signal(number, handler)
-
-
-@pytest.fixture
-def runs(results, tmp_path):
-    """A copy of the finished runs."""
-    shutil.copytree(results, tmp_path / "results")
-    return tmp_path / "results"
-
-
-def folder(runs, method):
-    (found,) = runs.glob(f"{method}-*/seed=0")
-    return found
 
 
 def test_fsosa_passes_and_files_stand_in_the_run_folder(call, runs):
     place = folder(runs, "fsosa")
     before = {path.name for path in place.iterdir()}
     store = runs.parent / "store"
-    code, out, err = call("audit", place, *SMALL, "--beside", "finetune", "--store", store)
+    wanted = ("audit", place, *SMALL, "--beside", "finetune", "--store", store)
+    code, out, err = call(*wanted, "--train")
     assert (code, err) == (0, [])
     text = "\n".join(out)
     assert (
         "fsosa: models edited when a client withdraws cannot be told from retrained ones" in text
     )
     assert "are NOT retrained ones" in text
-    assert out[0].startswith("store:  0 found, ")
-    rule, note = (
-        next(number for number, line in enumerate(out) if line.strip().startswith(start))
-        for start in ("─", "note")
+    assert out[0] == (
+        f"note: 10 of 10 clients' contributions are not in the store {store}: these clients train"
     )
-    rows = out[rule + 1 : note]
+    assert out[1] == f"store:  {store}: 0 of 10 clients' contributions found, 10 made"
+    (rule,) = [number for number, line in enumerate(out) if line.strip().startswith("─")]
+    rows = out[rule + 1 : rule + 1 + [line[:4] for line in out[rule + 1 :]].index("note")]
     assert rows
     assert max(map(len, rows)) <= 80
     assert {line.split()[0] for line in rows} <= {"released", "fresh", "withdrawn"}  # none folded
@@ -71,19 +38,20 @@ def test_fsosa_passes_and_files_stand_in_the_run_folder(call, runs):
     }
     assert any(store.rglob("*"))
     csv = (place / "audit.csv").read_bytes()
-    again = call("audit", place, *SMALL, "--beside", "finetune", "--store", store)
-    assert again[0] == 0
+    code, out, _ = call(*wanted)
+    assert code == 0
+    assert out[0] == f"store:  {store}: 10 of 10 clients' contributions found, 0 made"
     assert (place / "audit.csv").read_bytes() == csv  # from the store as from training
 
 
 def test_a_method_that_forgets_nothing_fails(call, runs):
-    code, out, _ = call("audit", folder(runs, "finetune"), *SMALL)
+    code, out, _ = call("audit", folder(runs, "finetune"), *SMALL, "--train")
     assert code == 1
     assert any("are NOT retrained ones" in line for line in out)
 
 
 def test_audited_runs_are_still_runs(call, runs):
-    assert call("audit", folder(runs, "fsosa"), *SMALL)[0] == 0
+    assert call("audit", folder(runs, "fsosa"), *SMALL, "--train")[0] == 0
     code, _, err = call("plot", runs)
     assert (code, err) == (0, [])
 
