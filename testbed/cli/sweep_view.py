@@ -11,7 +11,7 @@ from testbed.experiments.estimate import Estimate, estimate
 from testbed.experiments.grid import Grid
 from testbed.experiments.plan import Plan, asks, make_plan
 from testbed.experiments.stages import Hands
-from testbed.experiments.sweep import Cost, Stage, store_of, sweep
+from testbed.experiments.sweep import Cost, Stage, reasons_again, store_of, sweep
 from testbed.experiments.sweepdir import SWEEP
 from testbed.reporting.units import bytes_text, time_text
 
@@ -32,7 +32,8 @@ def run_sweep(grid: Grid, out: Path) -> bool:
     if result.failed:
         parts.append(f"{len(result.failed)} failed, the same command tries them again")
     _say(console, f"{'; '.join(parts)}: {out}")
-    for line in (*_cost(result.cost), *(f"note: {each}" for each in result.store.remarks())):
+    notes = (*_again(result.again, "were"), *result.store.remarks())
+    for line in (*_cost(result.cost), *(f"note: {each}" for each in notes)):
         _say(console, line)
     _say(console, f"figures and tables: testbed plot {out}, testbed table {out}")
     return not result.failed
@@ -63,6 +64,8 @@ def show_plan(grid: Grid, out: Path) -> bool:
     )
     if len(learning) < len(todo):
         _say(console, f"           {len(todo) - len(learning)} without learning (fidelity cost)")
+    for line in _again(reasons_again(todo), "would be"):
+        _say(console, f"note: {line}")
     failing = {str(run.ask): run.need for run in plan.runs if isinstance(run.need, str)}
     possible = not todo or len(failing) < len(todo)
     if possible:
@@ -93,6 +96,11 @@ def reasons(failed: Mapping[str, str], where: str = "") -> list[str]:
             f"for {kinds} other reason{'s' if kinds > 1 else ''}{where}"
         )
     return lines
+
+
+def _again(runs: Mapping[str, int], verb: str) -> list[str]:
+    """Say of runs that are there and do not count that they are done again, and why."""
+    return [f"Runs that {verb} done again: {count}; {why}." for why, count in runs.items()]
 
 
 def _needs(plan: Plan, estimated: Estimate, hands: int, store: Path) -> list[str]:

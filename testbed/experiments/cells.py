@@ -10,6 +10,7 @@ from testbed.execution import Clients, Place, Tuned, opened, task_of
 from testbed.execution.store import Counts
 from testbed.experiments.plan import Ask, reason
 from testbed.experiments.run import Cell, finished, run_cell
+from testbed.experiments.rundir import SCHEMA, OtherSchemaError
 from testbed.experiments.traffic import EndOfTapeError, OpenSource, Traffic, load
 from testbed.files import to_json, write_text
 from testbed.fusion.fsosa import Fused
@@ -162,6 +163,17 @@ def is_over(ask: Ask) -> bool:
         return finished(ask.cell)
     except ResultsError:
         return False
+
+
+def why_again(ask: Ask) -> str | None:
+    """Say why a run that is there is none that counts, so that it is done again, if so it is."""
+    try:
+        finished(ask.cell)
+    except OtherSchemaError:
+        return f"their folders are not of schema version {SCHEMA}, the only one this testbed reads"
+    except ResultsError:
+        return "their manifests are damaged or another spec's"
+    return None
 
 
 def _disk_is_full(error: BaseException | None) -> bool:

@@ -27,6 +27,7 @@ from testbed.simulation.metric import Metric
 
 __all__ = [
     "Metric",
+    "OtherSchemaError",
     "Run",
     "find_runs",
     "read_manifest",
@@ -38,6 +39,10 @@ __all__ = [
 SCHEMA = 4
 MANIFEST = "manifest.json"
 _LONG = 1_000_000  # rows that take about a gigabyte in memory
+
+
+class OtherSchemaError(ResultsError):
+    """A run directory is of another schema version."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,7 +107,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         ) from error
     if not isinstance(manifest, dict) or manifest.get("schema") != SCHEMA:
         found = manifest.get("schema") if isinstance(manifest, dict) else None
-        raise ResultsError(
+        raise OtherSchemaError(
             f"{path}: schema version {found!r}, this testbed reads {SCHEMA}; "
             "remove that folder and run the same command again"
         )

@@ -5,22 +5,23 @@ train that no store knows, and then runs everything with what they sent.
 """
 
 import time
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from testbed.execution import Store, open_store
 from testbed.execution.store import Counts
-from testbed.experiments.cells import is_over, mark_of
+from testbed.experiments.cells import is_over, mark_of, why_again
 from testbed.experiments.grid import Grid
 from testbed.experiments.lock import exclusive
-from testbed.experiments.plan import asks
+from testbed.experiments.plan import Ask, asks
 from testbed.experiments.stages import Hands, Observer, Stage, Stages
 from testbed.experiments.sweepdir import TAPES, claimed, write_outcome
 
-__all__ = ["Cost", "Observer", "Result", "Stage", "store_of", "sweep"]
+__all__ = ["Cost", "Observer", "Result", "Stage", "reasons_again", "store_of", "sweep"]
 
 STORE = ".store"
 
@@ -81,12 +82,15 @@ class Result:
     cost : Cost
     store : Counts
         How often what was asked of the store was there.
+    again : mapping of str to int
+        Runs that were there and did not count, so that they were done again, by the reason.
     """
 
     skipped: int
     failed: Mapping[str, str]
     cost: Cost
     store: Counts
+    again: Mapping[str, int] = field(default_factory=dict)
 
 
 def sweep(grid: Grid, out: Path, observer: Observer = lambda stage: None) -> Result:
@@ -121,6 +125,7 @@ def sweep(grid: Grid, out: Path, observer: Observer = lambda stage: None) -> Res
                 mark_of(ask.cell).unlink(missing_ok=True)
             else:
                 todo.append(ask)
+        again = reasons_again(todo)
         tapes = Path(stack.enter_context(TemporaryDirectory(prefix=TAPES, dir=out)))
         hands = stack.enter_context(Hands(grid.execution))
         stages = Stages(hands, store_of(grid, out), tapes, observer)
@@ -128,7 +133,12 @@ def sweep(grid: Grid, out: Path, observer: Observer = lambda stage: None) -> Res
         cost = Cost(time.perf_counter() - begin, hands.crew.size, **asdict(stages.tally))
         if todo:
             write_outcome(out, {**asdict(cost), "ratio": cost.ratio}, stages.failed)
-    return Result(len(asked) - len(todo), stages.failed, cost, stages.counts)
+    return Result(len(asked) - len(todo), stages.failed, cost, stages.counts, again)
+
+
+def reasons_again(todo: Iterable[Ask]) -> dict[str, int]:
+    """Count the runs that are there and do not count, by the reason."""
+    return dict(Counter(why for ask in todo if (why := why_again(ask)) is not None))
 
 
 def store_of(grid: Grid, out: Path) -> Store:

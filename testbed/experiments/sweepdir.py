@@ -80,9 +80,15 @@ def _before(grid: Grid, out: Path) -> dict[str, Any]:
         return {}
     try:
         before: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        changed = _changed(before, _described(grid))
+        schema = before["schema"]
+        changed = [] if schema != SCHEMA else _changed(before, _described(grid))
     except (OSError, ValueError, TypeError, AttributeError, KeyError) as error:
         raise ResultsError(f"{path}: unreadable ({error}); name another with --out") from error
+    if schema != SCHEMA:
+        raise ResultsError(
+            f"{path}: schema version {schema!r}, this testbed reads {SCHEMA}; name another with "
+            f"--out, or remove {out}"
+        )
     if not changed:
         return before
     if any(out.glob(f"{_RUNS}/{MANIFEST}")):

@@ -290,6 +290,18 @@ def test_a_folder_with_something_else_in_it_is_refused(tmp_path: Path) -> None:
         assert "sweep.json: unreadable" in refusal(config, out, "rho=0.5")
 
 
+def test_a_sweep_of_another_schema_is_refused(tmp_path: Path) -> None:
+    config, out = write(tmp_path), tmp_path / "out"
+    swept(config, ["rho=0.5"], out, methods="fsosa")
+    content = json.dumps({**summary(out), "schema": 9})
+    (out / "sweep.json").write_text(content)
+    assert refusal(config, out, "rho=0.5", methods="fsosa") == (
+        f"{out / 'sweep.json'}: schema version 9, this testbed reads 1; name another with --out, "
+        f"or remove {out}"
+    )
+    assert (out / "sweep.json").read_text() == content
+
+
 def test_the_results_of_run_are_not_a_sweep(tmp_path: Path) -> None:
     config = write(tmp_path)
     (point,) = read_grid(config, ["rho=0.5"]).points

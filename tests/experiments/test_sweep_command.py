@@ -1,6 +1,7 @@
 """``testbed sweep`` and ``testbed plan`` as they are typed."""
 
 import io
+import json
 import os
 import re
 import shutil
@@ -112,6 +113,29 @@ def test_damaged_entries_of_the_store_are_told(tmp_path: Path) -> None:
     assert said.exit_code == 0
     notes = [line for line in said.output.splitlines() if line.startswith("note: ")]
     assert notes == [f"note: Entries of the store that were damaged and made again: {clients}."]
+
+
+def test_runs_of_another_schema_are_done_again_and_that_is_told(tmp_path: Path) -> None:
+    config, out = write(tmp_path), tmp_path / "out"
+    words = (config, "--grid", "rho=0.5,0.75", "--out", out)
+    call("sweep", *words)
+    manifests = sorted(out.glob("*/*/*/manifest.json"))
+    assert len(manifests) == 4
+    for path in manifests[:2]:
+        path.write_text(json.dumps({**json.loads(path.read_text()), "schema": 1}))
+    manifests[2].write_text("{")
+    why = {
+        2: "their folders are not of schema version 4, the only one this testbed reads.",
+        1: "their manifests are damaged or another spec's.",
+    }
+    planned = call("plan", *words).output.splitlines()
+    said = call("sweep", *words).output.splitlines()
+    assert f"3 runs finished; 1 were finished before: {out}" in said
+    for lines, verb in ((planned, "would be"), (said, "were")):
+        notes = [line for line in lines if line.startswith("note: ")]
+        assert notes == [f"note: Runs that {verb} done again: {n}; {why[n]}" for n in why]
+    assert len(find_runs(out)) == 4
+    assert "note:" not in call("sweep", *words).output
 
 
 def test_a_sweep_that_succeeds_ends_with_status_0(tmp_path: Path) -> None:
