@@ -19,9 +19,17 @@ from testbed.reporting.intervals import Series
 from testbed.reporting.lines import draw_curves, draw_strip, held, ticks
 from testbed.reporting.names import label
 from testbed.reporting.output import save
-from testbed.reporting.panels import ROWS, name_axes, name_row, panels, seeds
+from testbed.reporting.panels import (
+    ROWS,
+    name_axes,
+    name_row,
+    panels,
+    row_names,
+    seeds,
+    tall,
+)
 from testbed.reporting.quality import Measure, measure
-from testbed.reporting.settings import grouped, one_setting, text, too_many, varying
+from testbed.reporting.settings import grouped, one_setting, too_many, varying
 from testbed.reporting.style import (
     COLUMN,
     PAGE,
@@ -32,10 +40,12 @@ from testbed.reporting.style import (
     styled,
 )
 from testbed.reporting.units import byte_unit, time_unit
+from testbed.reporting.wording import broken, names
 
 Curves = Mapping[str, Curve]
 
 _LEAST_SPAN = 1.0  # percentage points on the axis of quality, so that noise looks like noise
+_MARGIN = 0.8  # inches of a figure's width beside its panel
 
 
 def measured(runs: Sequence[Run]) -> Measure:
@@ -111,14 +121,20 @@ def cumulative_bytes(runs: Sequence[Run], width: float = PAGE) -> Figure:
     rows = len(groups) if wide else len(groups) * len(TARIFFS)
     if rows > ROWS:
         raise too_many(runs, keys, "bytes", wider=len(groups) <= ROWS)
+    height = tall(1.5, rows, 0.9)
+    named = (
+        row_names(runs, keys, "bytes", height, rows)
+        if wide
+        else names(runs, keys, "bytes", width - _MARGIN, most=2)
+    )
     shown = [
-        (text(keys, values), name, _curves(group, _spent(name)))
+        (named[values], name, _curves(group, _spent(name)))
         for values, group in groups.items()
         for name in TARIFFS
     ]
     unit = byte_unit(max(_largest(curves) for _, _, curves in shown))
     with styled():
-        figure = new_figure(width, 1.5 * rows + 0.9)
+        figure = new_figure(width, height)
         grid = figure.subplots(
             rows,
             len(TARIFFS) if wide else 1,
@@ -129,7 +145,7 @@ def cumulative_bytes(runs: Sequence[Run], width: float = PAGE) -> Figure:
         for axes, (setting, name, curves) in zip(grid.flat, shown, strict=True):
             draw_curves(axes, _scaled(curves, unit.size))
             if not wide and setting:
-                axes.set_title(f"{setting}, tariff: {name}")
+                axes.set_title(broken(f"{setting}, tariff: {name}", width - _MARGIN))
             elif not wide or axes in grid[0]:
                 axes.set_title(f"tariff: {name}")
             if wide and setting and axes in grid[:, -1]:

@@ -1,6 +1,6 @@
 """Small multiples: one panel per setting of a sweep, all on the same axes."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
 
@@ -11,12 +11,15 @@ from numpy.typing import NDArray
 
 from testbed.experiments.rundir import Run
 from testbed.reporting.comparison import by_method
-from testbed.reporting.settings import grouped, text, too_many, varying
+from testbed.reporting.settings import Setting, grouped, too_many, varying
 from testbed.reporting.style import COLUMN, PAGE, new_figure
 from testbed.reporting.units import range_text
+from testbed.reporting.wording import LINE, names
 
 ROWS = 6  # the most
-_LONGEST = 20  # letters of a title on one line
+TALLEST = 9.0  # inches, which leave room for a caption on a page
+_BESIDE = 0.28  # inches of a row or column of panels that are not the panel
+_APART = 0.7  # inches of a figure for legend and axes
 _HEIGHT, _SMALL = 1.75, 1.25  # inches of a panel, and of one of many
 _ALONE = 2.4  # inches of a figure with one panel
 
@@ -28,6 +31,27 @@ class Panel:
     title: str
     runs: tuple[Run, ...]
     axes: Axes
+
+
+def tall(row: float, rows: int, apart: float = _APART) -> float:
+    """Return the height of a figure of so many rows, a little less than `row` each if need be.
+
+    `apart` is what legend and axes take beside them.
+    """
+    return min(row * rows + apart, TALLEST)
+
+
+def row_names(
+    runs: Sequence[Run], keys: Sequence[str], what: str, height: float, rows: int
+) -> Mapping[Setting, str]:
+    """Name the rows of a figure of such a `height`, for `name_row`.
+
+    Raises
+    ------
+    ResultsError
+        If a name is too long for its row.
+    """
+    return names(runs, keys, what, (height - _APART) / rows - _BESIDE)
 
 
 def columns(width: float, narrow: int = 2, wide: int = 5) -> int:
@@ -57,17 +81,18 @@ def panels(runs: Sequence[Run], width: float | None, what: str) -> tuple[Figure,
     shape = _shape(groups, columns(width))
     if shape[0] > ROWS:
         raise too_many(runs, keys, what, wider=_shape(groups, columns(PAGE))[0] <= ROWS)
-    rows = shape[0]
-    height = _ALONE if len(groups) == 1 else (_HEIGHT if rows < 3 else _SMALL) * rows + 0.7
-    figure = new_figure(width, height)
+    titles = names(runs, keys, what, width / shape[1] - _BESIDE)
+    lines = max(title.count("\n") for title in titles.values()) + 1
+    usual = (_HEIGHT if shape[0] < 3 else _SMALL) + LINE * max(0, lines - 2)
+    figure = new_figure(width, _ALONE if len(groups) == 1 else tall(usual, shape[0]))
     grid = figure.subplots(*shape, sharex=True, sharey=True, squeeze=False)
     laid = [
-        Panel(text(keys, values), group, axes)
+        Panel(titles[values], group, axes)
         for (values, group), axes in zip(groups.items(), grid.flat, strict=False)
     ]
     if len(laid) > 1:
         for panel in laid:
-            panel.axes.set_title(wrapped(panel.title))
+            panel.axes.set_title(panel.title)
     clear(grid, len(laid))
     return figure, laid
 
@@ -100,14 +125,10 @@ def name_row(axes: Axes, name: str) -> None:
         (1.03, 0.5),
         xycoords="axes fraction",
         rotation=270,
+        multialignment="center",
         va="center",
         ha="left",
     )
-
-
-def wrapped(title: str) -> str:
-    """Break a long title at its commas."""
-    return title if len(title) <= _LONGEST else title.replace(", ", ",\n")
 
 
 def name_axes(figure: Figure, laid: Sequence[Panel], x: str, y: str) -> None:

@@ -190,16 +190,22 @@ def _conditions(keys: Sequence[str], values: Setting) -> str:
 
 
 def too_many(
-    runs: Sequence[Run], keys: Sequence[str], what: str, wider: bool = False
+    runs: Sequence[Run],
+    keys: Sequence[str],
+    what: str,
+    wider: bool = False,
+    unnamed: bool = False,
 ) -> ResultsError:
     """Return the error that a drawing has no room for all settings of these `keys`.
 
-    `wider` says that there is room at the width of two columns.
+    `wider` says that there is room at the width of two columns, `unnamed` that only their
+    names are too long.
     """
     groups = grouped(runs, keys)
     last = next(iter(groups))[-1]
+    names = f" with names as long as theirs (keys that differ: {len(keys)})" if unnamed else ""
     return ResultsError(
-        f"{what} has no room for {len(groups)} settings; choose some, as with "
+        f"{what} has no room for {len(groups)} settings{names}; choose some, as with "
         f"{_conditions(keys[-1:], (last,))}{', or take --width double' if wider else ''}"
     )
 

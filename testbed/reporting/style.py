@@ -22,15 +22,15 @@ from testbed.reporting.names import label, order
 COLUMN = 3.5  # inches, of a journal with two columns
 PAGE = 7.16
 _DPI = 200
-_TEXT = 8  # points
+TEXT = 8  # points
 _RC: dict[str, Any] = {
-    "font.size": _TEXT,
-    "axes.titlesize": _TEXT,
-    "axes.labelsize": _TEXT,
-    "xtick.labelsize": _TEXT,
-    "ytick.labelsize": _TEXT,
-    "legend.fontsize": _TEXT,
-    "legend.title_fontsize": _TEXT,
+    "font.size": TEXT,
+    "axes.titlesize": TEXT,
+    "axes.labelsize": TEXT,
+    "xtick.labelsize": TEXT,
+    "ytick.labelsize": TEXT,
+    "legend.fontsize": TEXT,
+    "legend.title_fontsize": TEXT,
     "legend.frameon": False,
     "legend.handlelength": 2.6,
     "axes.spines.top": False,

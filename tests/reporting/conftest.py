@@ -61,6 +61,7 @@ class Builder:
         triggered, uploads = {
             "fsosa": (luck < 0.5, 1),
             "retrain": (True, self.subset),
+            "fats-cu": (True, 3 * self.subset),
         }.get(self.method, ("join" in kinds, kinds.count("join")))
         self.now = start = max(self.now, float(self.world.times[together[-1] - 1]))
         kind = kinds[0] if len(together) == 1 else "batch"
@@ -223,6 +224,21 @@ def sweep(tmp_path_factory):
 @pytest.fixture(scope="session")
 def swept(sweep):
     return read(sweep)
+
+
+@pytest.fixture(scope="session")
+def grid(tmp_path_factory):
+    """Six settings of two keys, five methods, two seeds, in one folder; read-only."""
+    root = tmp_path_factory.mktemp("results") / "grid"
+    for rho in (0.3, 0.5, 0.7):
+        for gap in (3.6, 7.2):
+            for method in ("fsosa", "retrain", "finetune", "federaser", "fats-cu"):
+                for seed in SEEDS:
+                    write_run(
+                        root / f"rho={rho},density={gap}", method, seed, requests=10,
+                        editing={"rho": rho}, mobility={"density": gap}, seeds=SEEDS,
+                    )  # fmt: skip
+    return read(root)
 
 
 @pytest.fixture(scope="session")

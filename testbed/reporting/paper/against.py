@@ -12,9 +12,9 @@ from testbed.experiments.rundir import Run
 from testbed.reporting.comparison import by_method
 from testbed.reporting.intervals import Interval
 from testbed.reporting.lines import over, ticks
-from testbed.reporting.panels import ROWS, clear, columns, name_row, seeds
+from testbed.reporting.panels import ROWS, clear, columns, name_row, row_names, seeds, tall
 from testbed.reporting.paper.axis import Axis
-from testbed.reporting.settings import grouped, text, too_many, varying
+from testbed.reporting.settings import grouped, too_many, varying
 from testbed.reporting.style import legend_of, looks, new_figure, styled
 from testbed.reporting.table import REFERENCE
 from testbed.reporting.units import Unit
@@ -76,8 +76,10 @@ def draw_against(
         for place, measure in enumerate(measures)
     ]
     alike = len({measure.label for measure in measures}) == 1 and "{}" not in measures[0].label
+    height = tall(1.75 if down < ROWS / 2 else 1.4, down)
+    beside = row_names(runs, others, what, height, down)
     with styled():
-        figure = new_figure(width, (1.75 if down < ROWS / 2 else 1.4) * down + 0.7)
+        figure = new_figure(width, height)
         grid = figure.subplots(
             down, across, sharex=True, sharey="col" if len(rows) > 1 else "none", squeeze=False
         )
@@ -90,7 +92,7 @@ def draw_against(
                 if not alike:
                     axes.set_ylabel(measure.label.format(unit.name))
             if len(rows) > 1:
-                name_row(grid[row, -1], text(others, values))
+                name_row(grid[row, -1], beside[values])
         # Only now, as a limit that is set ends the scaling of all rows that share the axis.
         for place in range(len(rows) * len(measures)):
             if measures[place % len(measures)].from_zero:

@@ -15,10 +15,11 @@ from testbed.reporting.comparison import by_method, remembered
 from testbed.reporting.names import label
 from testbed.reporting.panels import seeds
 from testbed.reporting.paper.quantities import need_reference, pairs
-from testbed.reporting.settings import grouped, text, too_many, varying
+from testbed.reporting.settings import grouped, too_many, varying
 from testbed.reporting.style import COLUMN, PAGE, legend_above, new_figure, styled
 from testbed.reporting.table import REFERENCE
 from testbed.reporting.units import bytes_text
+from testbed.reporting.wording import names
 
 PARTS = {
     # Name, colour and hatch; the first one is at the left of a bar.
@@ -31,6 +32,7 @@ _HEIGHT = 0.135  # inches of one
 _GAP = 0.4  # bars between settings
 _MARGIN, _EDGE = 0.35, 0.04  # of the longest bar, behind it with its number and without
 _SMALL = 7  # points
+_NAMED = 0.38  # of the width, for the names of settings
 
 
 @remembered
@@ -119,12 +121,14 @@ def communication(runs: Sequence[Run], width: float = PAGE) -> Figure:
     keys = varying(runs)
     bars: list[Bar] = []
     heads: list[tuple[float, str]] = []
+    heading = names(runs, keys, "communication", _NAMED * width, weight="bold")
     y = 0.0
     for values, group in grouped(runs, keys).items():
         methods = by_method(group)
         if keys:
-            heads.append((y, text(keys, values)))
-            y += 1
+            extra = heading[values].count("\n")
+            heads.append((y + extra / 2, heading[values]))
+            y += 1 + extra
         for method, own in methods.items():
             if both := pairs(own, methods.get(REFERENCE, ())):
                 bars.append(Bar(y, label(method), both))
@@ -144,6 +148,7 @@ def communication(runs: Sequence[Run], width: float = PAGE) -> Figure:
         )
         for name in panels[0].get_yticklabels()[len(bars) :]:
             name.set_weight("bold")
+            name.set_multialignment("right")
         panels[0].set_ylim(y - _GAP / 2 - 0.5, -0.6)
         figure.supxlabel("bytes (% of Retrain)", fontsize="medium")
         legend_above(figure, panels[0], title=seeds(runs).partition(",")[0])

@@ -15,8 +15,10 @@ from testbed.reporting.settings import one_setting
 from testbed.reporting.style import PAGE, legend_of, new_figure, styled
 from testbed.reporting.table import REFERENCE
 from testbed.reporting.units import Unit
+from testbed.reporting.wording import broken
 
 _POINTS = Unit("points", 1.0)
+_BESIDE = 0.5  # inches of a column of panels that are not the panel
 
 
 def difference(runs: Sequence[Run], width: float = PAGE) -> Figure:
@@ -48,7 +50,7 @@ def difference(runs: Sequence[Run], width: float = PAGE) -> Figure:
         for axes, (name, curves, unit) in zip(grid.flat, drawn, strict=False):
             axes.axhline(0, color="0.4", linewidth=0.8)
             draw_curves(axes, _in(unit, curves))
-            axes.set_title(f"{name}, {unit.name}")
+            axes.set_title(broken(f"{name}, {unit.name}", width / across - _BESIDE))
         clear(grid, len(drawn))
         figure.supxlabel("request", fontsize="medium")
         figure.supylabel("difference to Retrain", fontsize="medium")

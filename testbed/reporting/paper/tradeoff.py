@@ -11,10 +11,10 @@ from testbed.reporting.comparison import by_method, column
 from testbed.reporting.figures import measured
 from testbed.reporting.intervals import Interval, mean
 from testbed.reporting.lines import over, ticks
-from testbed.reporting.panels import ROWS, clear, columns, name_row, seeds
+from testbed.reporting.panels import ROWS, clear, columns, name_row, row_names, seeds, tall
 from testbed.reporting.paper.axis import RHO
 from testbed.reporting.paper.quantities import QUANTITIES
-from testbed.reporting.settings import grouped, text, too_many, varying
+from testbed.reporting.settings import grouped, too_many, varying
 from testbed.reporting.style import PAGE, legend_of, looks, new_figure, styled
 
 _LEAST, _MOST = 1.0, 5.5  # points a marker is wide
@@ -38,8 +38,10 @@ def tradeoff(runs: Sequence[Run], width: float = PAGE) -> Figure:
     if down > ROWS or (len(rows) > 1 and across < len(QUANTITIES)):
         raise too_many(runs, others, "tradeoff", wider=len(rows) <= ROWS)
     lines = [_lines(group, key, by.column) for group in rows.values()]
+    height = tall(1.8, down)
+    beside = row_names(runs, others, "tradeoff", height, down)
     with styled():
-        figure = new_figure(width, 1.8 * down + 0.7)
+        figure = new_figure(width, height)
         grid = figure.subplots(
             down, across, sharex="col" if len(rows) > 1 else "none", sharey=True, squeeze=False
         )
@@ -58,7 +60,7 @@ def tradeoff(runs: Sequence[Run], width: float = PAGE) -> Figure:
                 if row == len(rows) - 1:
                     axes.set_xlabel(f"{quantity.name}, {unit.name}")
                 if len(rows) > 1 and place == len(QUANTITIES) - 1:
-                    name_row(axes, text(others, values))
+                    name_row(axes, beside[values])
         # Only now, as a limit that is set ends the scaling of all panels that share the axis.
         for axes in grid.flat[: len(rows) * len(QUANTITIES)]:
             axes.set_xlim(left=0)
