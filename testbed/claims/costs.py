@@ -1,12 +1,15 @@
 """Figures of cost: what a method saves against Retrain, and what its bytes are."""
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from math import fsum
 from typing import Literal
 
 from testbed.claims.measured import OWN, Evidence, Measured
 from testbed.errors import ResultsError
-from testbed.reporting.intervals import Interval, ratio
+from testbed.experiments.rundir import Run
+from testbed.reporting.comparison import column
+from testbed.reporting.intervals import Interval, mean, ratio
 from testbed.reporting.paper.communication import breakdown
 from testbed.reporting.paper.quantities import BYTES, Quantity
 from testbed.reporting.paper.quantities import saved as percent
@@ -74,6 +77,32 @@ def share(evidence: Evidence, part: Part, method: str = OWN) -> Measured:
         raise ResultsError(f"{method} moved no bytes in a run, so they have no parts")
     others = {name: of(name) for name in BYTES if name != evidence.tariff}
     return Measured(found, {name: float(each.mean) for name, each in others.items() if each})
+
+
+def unselected(evidence: Evidence, method: str = OWN) -> Measured:
+    """Return the bytes uploaded in answer to requests that left the subset as it was.
+
+    There nobody was selected; in answer to the others as many upload as members are replaced.
+
+    Raises
+    ------
+    ResultsError
+        If more upload than are replaced.
+    """
+    return Measured(mean([float(_unasked(run)) for run in evidence.of(method)]))
+
+
+def _unasked(run: Run) -> int:
+    rows = [row for row in run.ledger if row.request > 0 and row.phase == "upload"]
+    replaced = dict(zip(column(run, "request"), column(run, "replaced"), strict=True))
+    senders = Counter(row.request for row in rows)
+    for request, count in senders.items():
+        if 0 < replaced[request] < count:
+            raise ResultsError(
+                f"{run.folder}: {count} clients uploaded for request {request}, which replaced "
+                f"{replaced[request]:g}"
+            )
+    return sum(row.bytes_up for row in rows if not replaced[row.request])
 
 
 def _beside(evidence: Evidence, of: Cost, priced: Priced) -> Mapping[str, float]:

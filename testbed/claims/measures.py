@@ -5,7 +5,7 @@ from inspect import Parameter, signature
 from typing import Any, get_type_hints
 
 from testbed.claims.attacks import told_apart
-from testbed.claims.costs import relative, saved, share
+from testbed.claims.costs import relative, saved, share, unselected
 from testbed.claims.law import replaced, triggered, unstable, violations
 from testbed.claims.measured import Evidence, Measure, Measured, Settings
 from testbed.claims.quality import difference, lead, quality
@@ -21,6 +21,7 @@ EACH: Mapping[str, Measure] = {
     "saved": saved,
     "relative": relative,
     "share": share,
+    "unselected": unselected,
     "quality": quality,
     "difference": difference,
     "lead": lead,

@@ -8,9 +8,10 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
+from testbed.claims.extent import too_little
 from testbed.claims.measured import Evidence, Measured, Settings
 from testbed.claims.measures import measure
-from testbed.claims.verdict import MISSED, NOT_RUN, Row, expected, gap, judge
+from testbed.claims.verdict import MISSED, NOT_RUN, Row, expected, gap, judge, shown
 from testbed.config.cards import Card, FigureConfig, Scale
 from testbed.config.documents import merge
 from testbed.errors import ConfigError, ResultsError
@@ -186,18 +187,25 @@ def _judged(
     for figure in card.figures:
         if figure.data is not None and name not in figure.data:
             continue
+        chosen = _chosen(figure, keys, settings)
         try:
-            measured = measure(figure, _chosen(figure, keys, settings))
+            measured = measure(figure, chosen)
         except ResultsError as error:
             yield _unmeasured(card, figure, scale, name, str(error))
             continue
+        runs = [run for each in chosen.values() for run in each.runs]
+        little = too_little(figure, scale, name, runs)
         for values, found in measured:
             varied = text(keys, values) if values else ""
             setting = ", ".join(each for each in (name, varied) if each)
-            if isfinite(found.value.mean):
-                yield _row(card, figure, scale, setting, found)
-            else:
+            row = _row(card, figure, scale, setting, found)
+            if not isfinite(found.value.mean):
                 yield _unmeasured(card, figure, scale, setting, "it came to no finite number")
+            elif little:
+                why = f"{little}, with which it is {shown(row)}"
+                yield _unmeasured(card, figure, scale, setting, why)
+            else:
+                yield row
 
 
 def _chosen(figure: FigureConfig, keys: Sequence[str], settings: Settings) -> Settings:

@@ -9,6 +9,7 @@ Verdict = Literal["met", "missed", "not run at this scale"]
 MET: Verdict = "met"
 MISSED: Verdict = "missed"
 NOT_RUN: Verdict = "not run at this scale"
+NONE = "–"  # where there is no number
 
 
 @dataclass(frozen=True)
@@ -109,3 +110,34 @@ def gap(figure: FigureConfig, value: float) -> float:
     """
     low, high = band(figure)
     return value - high if value > high else min(0.0, value - low)
+
+
+def shown(row: Row) -> str:
+    """Write a row's value with its interval.
+
+    >>> from dataclasses import replace
+    >>> row = Row("a", "b", "", "", "%", 25.04, 24.0, 26.0, 3, "", "", "small", "met", 0.0, "")
+    >>> shown(row), shown(replace(row, low=25.04, high=25.04, unit=""))
+    ('25.0 [24.0, 26.0] %', '25.0')
+    """
+    if row.value is None or row.low is None or row.high is None:
+        return NONE
+    unit = f" {row.unit}" if row.unit else ""
+    value = number(row.value)
+    if row.low == row.high:
+        return f"{value}{unit}"
+    return f"{value} [{number(row.low)}, {number(row.high)}]{unit}"
+
+
+def number(value: float) -> str:
+    """Write at most two decimals of what is small, and none of what is large.
+
+    >>> number(0.0), number(0.004), number(9.1e-3), number(25.04), number(1234.5)
+    ('0', '0.004', '0.009', '25.0', '1234')
+    """
+    size = abs(value)
+    if not size:
+        return "0"
+    if 1e-9 < size < 0.01:
+        return f"{value:.1g}"
+    return f"{value:.2f}" if size < 10 else f"{value:.1f}" if size < 1000 else f"{value:.0f}"

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from testbed.claims.verdict import Row
     from testbed.config.cards import Card, Scale
 
+_WIDE = 120  # columns of a terminal that has room for all of the table's
 _KEPT = "what is done is kept, run the same command again to go on"
 
 
@@ -111,7 +112,7 @@ def _tried(
         everything = [row for each in found.values() for row in each.rows]
         write_text(out / "reproduction.csv", to_csv(everything))
         pictures = draw(everyone, everything, out)
-    console.print(_table(rows))
+    _show(console, rows)
     _say(console, tally(rows))
     _say(console, f"table:  {out / 'reproduction.md'}, {out / 'reproduction.csv'}")
     if pictures:
@@ -119,21 +120,39 @@ def _tried(
     return fine
 
 
-def _table(rows: "Sequence[Row]") -> "Table":
-    """Return the verdicts, shortened to what a terminal shows."""
+def _show(console: "Console", rows: "Sequence[Row]") -> None:
+    """Print the table of the verdicts, in pieces where the terminal is narrow."""
+    from itertools import groupby
+
+    from testbed.claims.table import HEAD, reasons
+
+    if console.width >= _WIDE:
+        console.print(_table(rows, ("claim", *HEAD)))
+    else:
+        left_out = ("bytes by", "scale")
+        columns = [column for column in HEAD if column not in left_out]
+        for (claim, scale), some in groupby(rows, lambda row: (row.claim, row.scale)):
+            _say(console, f"{claim}, {scale}:")
+            console.print(_table(list(some), columns))
+    for line in reasons([row for row in rows if row.why]):
+        _say(console, line)
+    for basis in dict.fromkeys(row.basis for row in rows if row.basis):
+        _say(console, f"* bytes by {basis}; the files below have the other tariffs beside it")
+
+
+def _table(rows: "Sequence[Row]", columns: "Sequence[str]") -> "Table":
     from rich import box
     from rich.markup import escape
     from rich.table import Table
 
-    from testbed.claims.table import shown
+    from testbed.claims.table import HEAD, cells
 
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1))
-    for column in ("claim", "figure", "paper", "here", "verdict"):
+    for column in columns:
         table.add_column(column, overflow="fold")
     for row in rows:
-        figure = f"{row.figure}: {row.setting}" if row.setting else row.figure
-        paper = f"{row.expected} {row.unit}".rstrip()
-        table.add_row(*map(escape, (row.claim, figure, paper, shown(row), row.verdict)))
+        told = {"claim": row.claim, **dict(zip(HEAD, cells(row), strict=True))}
+        table.add_row(*(escape(told[column].strip("*")) for column in columns))
     return table
 
 

@@ -143,6 +143,7 @@ def conclude(
             "warnings": list(outcome.warnings),
             "data": {
                 **task.described(),
+                "pictures": sum(map(len, (*task.parts, *task.holdouts))),
                 "smallest_client": min(map(len, task.parts)),
                 "largest_client": max(map(len, task.parts)),
             },

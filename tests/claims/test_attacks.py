@@ -33,7 +33,7 @@ def evidence(tmp_path: Path) -> Evidence:
         (run.folder / VERDICTS).write_text(
             json.dumps({"sizes": {}, "verdicts": {"fsosa": said, "finetune": tuned}})
         )
-    return Evidence(runs, tmp_path / "out")
+    return Evidence(runs)
 
 
 def test_the_worst_of_the_seeds_counts(evidence: Evidence) -> None:
@@ -79,7 +79,7 @@ def test_runs_without_learning_are_not_audited(evidence: Evidence) -> None:
 
 def test_a_folder_above_is_told_where_the_runs_are(evidence: Evidence) -> None:
     with pytest.raises(ResultsError, match=r"not a run directory; name one such as .*seed=0"):
-        audit_run(evidence.folder)
+        audit_run(evidence.runs[0].folder.parents[2])
     with pytest.raises(ConfigError, match="--beside magic: no such method; known: fsosa"):
         audit_run(evidence.runs[0].folder, ["magic"])
 

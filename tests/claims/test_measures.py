@@ -1,5 +1,6 @@
 """Every measure against the same number worked out from the files of real runs."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -7,7 +8,7 @@ import pandas as pd
 import pytest
 from cards import STUDY
 
-from testbed.claims.costs import relative, saved, share
+from testbed.claims.costs import relative, saved, share, unselected
 from testbed.claims.law import replaced, triggered, unstable, violations
 from testbed.claims.measured import Evidence
 from testbed.claims.quality import difference, lead, quality
@@ -91,6 +92,22 @@ def test_shares_of_the_bytes_add_up(half: Evidence) -> None:
     parts = [float(share(half, part).value.mean) for part in ("broadcast", "model", "Fisher")]
     assert sum(parts) == pytest.approx(100)
     assert min(parts) > 0
+
+
+def test_who_is_not_selected_uploads_nothing(half: Evidence) -> None:
+    assert float(unselected(half).value.mean) == 0
+    run = half.of("fsosa")[0]
+    upload = next(row for row in run.ledger if row.request > 0 and row.phase == "upload")
+    metrics = run.metrics[run.metrics["request"] > 0]
+    idle = int(metrics.loc[metrics["replaced"] == 0, "request"].iloc[0])
+    told = replace(run, ledger=(*run.ledger, replace(upload, request=idle)))
+    found = unselected(Evidence((told,)))
+    assert float(found.value.mean) == upload.bytes_up > 0
+    twice = replace(run, ledger=(*run.ledger, upload))
+    with pytest.raises(
+        ResultsError, match=r"2 clients uploaded for request \d+, which replaced 1"
+    ):
+        unselected(Evidence((twice,)))
 
 
 def test_a_model_is_as_large_as_its_diagonal_fisher(half: Evidence) -> None:

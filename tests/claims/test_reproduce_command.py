@@ -103,6 +103,31 @@ def test_the_same_command_does_nothing_twice(tmp_path: Path) -> None:
     assert "smoke: 1 met." in again.output.splitlines()
 
 
+@pytest.mark.parametrize("width", [80, 140])
+def test_the_screen_has_all_that_a_verdict_rests_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, width: int
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    sent = figure(name="bytes saved", options={"of": "bytes"}, between=None, at=-500,
+                  why={"smoke": "no method costs that much"})  # fmt: skip
+    write(tmp_path / "claims", study={**CARD["study"], "config": "../study.yaml"}, figures=[sent])
+    (tmp_path / "claims" / "study.yaml").rename(tmp_path / "study.yaml")
+    said = call("reproduce", "all", "--scale", "smoke", "--cards", tmp_path / "claims",
+                "--out", tmp_path / "out", "--set", "execution.kind=serial").output  # fmt: skip
+    (row,) = rows(tmp_path / "out")
+    lines = said.splitlines()
+    assert "above the band: no method costs that much" in said
+    assert any(line.startswith("* bytes by paper, serialised") for line in lines)
+    (told,) = (line for line in lines if "bytes saved: digits" in line)
+    for word in ("-500 %", f"{float(row['value']):.1f} [", " 2 ", "missed"):
+        assert word in told, told
+    if width == 80:
+        assert "cheap, smoke:" in lines
+    else:
+        assert all(word in said for word in ("(incremental ", "broadcast "))
+        assert all(word in told for word in ("cheap", "smoke", "paper, serialised"))
+
+
 def test_claims_of_other_commands_stay_in_the_table(tmp_path: Path) -> None:
     for name in ("one", "two"):
         write(tmp_path / "claims", name, study={**CARD["study"], "config": "../study.yaml"})

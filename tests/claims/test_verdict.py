@@ -56,7 +56,8 @@ def test_what_is_no_number_meets_nothing():
 def test_values_are_shown_with_their_interval_and_unit():
     assert shown(ROW) == "25.0 [24.0, 26.0] %"
     assert shown(replace(ROW, low=25.04, high=25.04)) == "25.0 %"
-    assert shown(replace(ROW, value=0.002, low=0.002, high=0.002, unit="")) == "2.0e-03"
+    assert shown(replace(ROW, value=0.002, low=0.002, high=0.002, unit="")) == "0.002"
+    assert shown(replace(ROW, value=0.0, low=-0.354, high=0.0091)) == "0 [-0.35, 0.009] %"
     assert shown(replace(ROW, value=1e-15, low=0.0, high=0.0, unit="")) == "0.00"
     assert shown(replace(ROW, value=1234.5, low=1000.0, high=2000.0)) == "1234 [1000, 2000] %"
     assert shown(replace(ROW, value=None, low=None, high=None)) == "–"
