@@ -19,7 +19,9 @@ from testbed.config.schema import ExecutionConfig
 from testbed.errors import TestbedError
 from testbed.execution import open_crew, open_executor, ray_crew, task_of
 from testbed.execution.tasks import Blueprint
+from testbed.experiments.grid import read_grid
 from testbed.experiments.run import run
+from testbed.experiments.sweep import sweep
 from testbed.learning.contribution import serialise, serialise_model
 
 LISTENING = "0A"
@@ -141,6 +143,13 @@ def on_a_cluster(argument: str) -> None:
     told: dict[str, Any] = {}
     greedy = execution.model_copy(update={"memory_gb": 100.0})
     told["no room"] = line(open_crew(greedy).__enter__)
+    swept: list[int] = []
+    killer = threading.Thread(target=kill_one_that_works, args=[swept])
+    killer.start()
+    settings = ["execution.kind=ray", f"execution.address={cluster.address}"]
+    outcome = sweep(read_grid(out / "small.yaml", ["rho=0.4,0.6"], settings), out / "ray-sweep")
+    killer.join()
+    told["killed in the sweep"], told["failed in the sweep"] = len(swept), dict(outcome.failed)
     with open_crew(execution) as crew:
         told["size"] = crew.size
         told["order"] = list(crew.map(late, [1, 2, 3, 4], [0.5, 0.0, 0.2, 0.0]))

@@ -17,6 +17,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
+import yaml
 from federation import small
 from pydantic import ValidationError
 from ray_scripts import status
@@ -27,7 +28,9 @@ from testbed.errors import ConfigError
 from testbed.execution import Clients, Store, open_crew, ray_crew, task_of
 from testbed.execution.ray_crew import Home
 from testbed.execution.tasks import Blueprint
+from testbed.experiments.grid import read_grid
 from testbed.experiments.run import run
+from testbed.experiments.sweep import sweep
 from testbed.learning.contribution import serialise, serialise_model
 from testbed.learning.identity import code_version
 
@@ -90,6 +93,8 @@ def experiment(out: Path) -> Experiment:
 def told(out: Path, experiment: Experiment) -> dict[str, Any]:
     """What a driver saw on two nodes of a core each."""
     (out / "experiment.json").write_text(experiment.model_dump_json())
+    sections = experiment.model_dump(mode="json", exclude={"execution"}, exclude_unset=True)
+    (out / "small.yaml").write_text(yaml.safe_dump(sections))
     told = told_by("on_a_cluster", out, RAY_AUTH_MODE="disabled", RAY_USAGE_STATS_ENABLED="0")
     assert isinstance(told, dict)
     return told
@@ -126,6 +131,21 @@ def test_a_run_that_lost_a_worker_is_the_same_to_the_byte(
     (expected,) = serial.glob(f"*/seed=0/{name}")
     found = out / "ray" / expected.relative_to(serial)
     assert found.read_bytes() == expected.read_bytes()
+
+
+def test_a_sweep_that_lost_a_worker_is_the_same_to_the_byte(
+    told: dict[str, Any], out: Path
+) -> None:
+    assert (told["killed in the sweep"], told["failed in the sweep"]) == (1, {})
+    grid = read_grid(out / "small.yaml", ["rho=0.4,0.6"], ["execution.kind=serial"])
+    assert not sweep(grid, out / "serial-sweep").failed
+    compared = 0
+    for name in ("ledger.csv", "metrics.csv", "trace.csv", "model.safetensors"):
+        for expected in (out / "serial-sweep").rglob(name):
+            found = out / "ray-sweep" / expected.relative_to(out / "serial-sweep")
+            assert found.read_bytes() == expected.read_bytes()
+            compared += 1
+    assert compared == 8
 
 
 def test_the_store_holds_the_same_messages(told: dict[str, Any], out: Path, serial: Path) -> None:
