@@ -31,19 +31,24 @@ def info(folder: _Folder) -> None:
     if found:
         Console().print(table)
     entries, size = sum(each.entries for each in found), sum(each.bytes for each in found)
-    typer.echo(f"entries: {entries}, {bytes_text(size)}")
+    strange = sum(each.foreign for each in found)
+    typer.echo(f"entries: {entries}, {bytes_text(size)}{_foreign(strange)}")
 
 
 @app.command()
 def verify(folder: _Folder) -> None:
     """Check every entry in FOLDER and remove damaged ones; exit status 1 if there are any."""
     from testbed.execution import Store, upkeep
+    from testbed.execution.store import Counts
 
     found = upkeep.verify(Store(folder))
     for key in found.damaged:
         typer.echo(f"damaged and removed: {key}")
     again = "; runs make them again" if found.damaged else ""
-    typer.echo(f"entries: {found.entries}, damaged: {len(found.damaged)}{again}")
+    strange = _foreign(found.foreign)
+    typer.echo(f"entries: {found.entries}, damaged: {len(found.damaged)}{again}{strange}")
+    for remark in Counts(other_code=found.others).remarks():
+        typer.echo(f"note: {remark}")
     raise typer.Exit(1 if found.damaged else 0)
 
 
@@ -68,3 +73,7 @@ def prune(
         limit = load(None, [f"execution.store_limit_gb={limit_gb}"]).execution.store_limit_bytes
     gone = upkeep.prune(Store(folder, limit))
     typer.echo(f"entries removed: {gone.entries}, {bytes_text(gone.bytes)}")
+
+
+def _foreign(count: int) -> str:
+    return f"; not the store's and left alone: {count}" if count else ""

@@ -6,11 +6,12 @@ from pathlib import Path
 from rich.console import Console
 
 from testbed.cli.meter import Meter
+from testbed.execution.store import Counts
 from testbed.experiments.cells import is_over
 from testbed.experiments.estimate import Estimate, estimate
 from testbed.experiments.grid import Grid
 from testbed.experiments.plan import Plan, asks, make_plan
-from testbed.experiments.stages import Hands
+from testbed.experiments.stages import Hands, absent
 from testbed.experiments.sweep import Cost, Stage, reasons_again, store_of, sweep
 from testbed.experiments.sweepdir import SWEEP
 from testbed.reporting.units import bytes_text, time_text
@@ -64,7 +65,8 @@ def show_plan(grid: Grid, out: Path) -> bool:
     )
     if len(learning) < len(todo):
         _say(console, f"           {len(todo) - len(learning)} without learning (fidelity cost)")
-    for line in _again(reasons_again(todo), "would be"):
+    others = Counts(other_code=sum(map(store.others_have, absent(plan.left, store))))
+    for line in (*_again(reasons_again(todo), "would be"), *others.remarks()):
         _say(console, f"note: {line}")
     failing = {str(run.ask): run.need for run in plan.runs if isinstance(run.need, str)}
     possible = not todo or len(failing) < len(todo)

@@ -72,10 +72,36 @@ def files(version: Path) -> Iterator[File]:
             if not partial and not _KEY.fullmatch(entry.name):
                 continue
             try:
+                if not entry.is_file():
+                    continue
                 status = entry.stat()
             except FileNotFoundError:  # removed meanwhile
                 continue
             yield File(Path(entry.path), status.st_size, status.st_mtime, partial)
+
+
+def foreign(version: Path) -> int:
+    """Count what is in the folders of a version of the code and is not the store's.
+
+    Raises
+    ------
+    OSError
+        If a folder cannot be read.
+    """
+    shards = _children(version, _SHARD)
+    present = sum(1 for folder in (version, *shards) for _ in folder.iterdir())
+    return present - len(shards) - sum(1 for _ in files(version))
+
+
+def is_no_store(folder: Path) -> bool:
+    """Whether a folder holds something, hidden files apart, and no version of the code.
+
+    Raises
+    ------
+    OSError
+        If the folder cannot be read.
+    """
+    return not versions(folder) and any(path.name[0] != "." for path in folder.iterdir())
 
 
 def being_written(file: File) -> bool:
@@ -139,6 +165,7 @@ def shrink(folder: Path, limit: float, share: float = 1.0) -> tuple[int, list[Fi
 
 def _children(folder: Path, form: re.Pattern[str]) -> list[Path]:
     try:
-        return sorted(path for path in folder.iterdir() if form.fullmatch(path.name))
+        found = sorted(path for path in folder.iterdir() if form.fullmatch(path.name))
+        return [path for path in found if path.is_dir()]
     except FileNotFoundError:
         return []

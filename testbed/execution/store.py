@@ -26,6 +26,8 @@ _ADVICE = (
     "free some space, lower execution.store_limit_gb or name another execution.store, then run "
     "the same command again"
 )
+# Stale: another machine has removed an entry while it was read.  A folder in its place is none.
+_ABSENT = (errno.ENOENT, errno.ESTALE, errno.EISDIR)
 # So many processes may write at once and keep to the limit together.
 _WRITERS = 16
 # Share of the limit to which the store shrinks when it has reached it.
@@ -118,10 +120,9 @@ class Store:
             self._count(counted, Counts(misses=1, corrupt=1))
             return None
         except OSError as error:
-            # Stale: another machine has removed it while it was read.
-            if error.errno not in (errno.ENOENT, errno.ESTALE):
+            if error.errno not in _ABSENT:
                 raise failed("read", path, error) from error
-            self._count(counted, Counts(misses=1, other_code=self._others_have(key)))
+            self._count(counted, Counts(misses=1, other_code=self.others_have(key)))
             return None
         self._count(counted, Counts(hits=1))
         with suppress(OSError):
@@ -129,13 +130,15 @@ class Store:
         return entry
 
     def put(self, key: str, entry: Entry) -> None:
-        """Keep an entry, unless it alone exceeds the limit.
+        """Keep an entry, unless it alone exceeds the limit or a folder is in its place.
 
         Raises
         ------
         ResultsError
             If it cannot be written.
         """
+        if self.path(key).is_dir():
+            return
         content = encode(key, entry)
         if self.limit_bytes is not None:
             if len(content) > self.limit_bytes:
@@ -150,6 +153,14 @@ class Store:
                 return peek(file)
         except (OSError, DamagedError):
             return None
+
+    def others_have(self, key: str) -> int:
+        """Return 1 if another version of the code has made an entry, else 0."""
+        with suppress(OSError):
+            for version in versions(self.folder):
+                if version.name != self.version and place(version, key).is_file():
+                    return 1
+        return 0
 
     def path(self, key: str) -> Path:
         """Return where the entry of a key is, or would be."""
@@ -168,14 +179,6 @@ class Store:
     def _count(self, counted: bool, more: Counts) -> None:
         if counted:
             self.counts += more
-
-    def _others_have(self, key: str) -> int:
-        """Whether another version of the code has made the entry."""
-        with suppress(OSError):
-            for version in versions(self.folder):
-                if version.name != self.version and place(version, key).exists():
-                    return 1
-        return 0
 
 
 def open_store(execution: ExecutionConfig) -> Store | None:

@@ -7,7 +7,16 @@ from dataclasses import dataclass
 
 from testbed.errors import ResultsError
 from testbed.execution.entry import DamagedError, decode
-from testbed.execution.layout import being_written, files, remove, shrink, size, versions
+from testbed.execution.layout import (
+    being_written,
+    files,
+    foreign,
+    is_no_store,
+    remove,
+    shrink,
+    size,
+    versions,
+)
 from testbed.execution.store import Store, failed
 from testbed.files import remove_empty
 
@@ -22,12 +31,15 @@ class Content:
     entries, bytes : int
     used : float
         When one of them was used last, in seconds since 1970.
+    foreign : int
+        What lies among them and is not the store's.
     """
 
     version: str
     entries: int
     bytes: int
     used: float
+    foreign: int = 0
 
 
 @dataclass(frozen=True)
@@ -40,10 +52,16 @@ class Verified:
         How many there were.
     damaged : tuple of str
         Keys of those that were damaged, which are removed.
+    others : int
+        Entries of other versions of the code, which are not read.
+    foreign : int
+        What lies among the entries and is not the store's.
     """
 
     entries: int
     damaged: tuple[str, ...]
+    others: int
+    foreign: int
 
 
 @dataclass(frozen=True)
@@ -60,14 +78,16 @@ def contents(store: Store) -> tuple[Content, ...]:
     Raises
     ------
     ResultsError
-        If there is no such folder or it cannot be read.
+        If there is no such folder, it is no store or it cannot be read.
     """
     found = []
     with _opened(store):
         for version in versions(store.folder):
             entries = [file for file in files(version) if not file.partial]
             used = max((file.used for file in entries), default=0.0)
-            found.append(Content(version.name, len(entries), size(entries), used))
+            found.append(
+                Content(version.name, len(entries), size(entries), used, foreign(version))
+            )
     return tuple(sorted(found, key=lambda each: (-each.used, each.version)))
 
 
@@ -77,10 +97,15 @@ def verify(store: Store) -> Verified:
     Raises
     ------
     ResultsError
-        If there is no such folder or it cannot be read.
+        If there is no such folder, it is no store or it cannot be read.
     """
-    entries, damaged = 0, []
+    entries, damaged, others, strange = 0, [], 0, 0
     with _opened(store):
+        for version in versions(store.folder):
+            if version.name == store.version:
+                strange = foreign(version)
+            else:
+                others += sum(not file.partial for file in files(version))
         for file in files(store.folder / store.version):
             if file.partial:
                 continue
@@ -93,7 +118,7 @@ def verify(store: Store) -> Verified:
             except DamagedError:
                 remove([file])
                 damaged.append(file.path.name)
-    return Verified(entries, tuple(damaged))
+    return Verified(entries, tuple(damaged), others, strange)
 
 
 def prune(store: Store) -> Removed:
@@ -102,7 +127,7 @@ def prune(store: Store) -> Removed:
     Raises
     ------
     ResultsError
-        If there is no such folder or it cannot be changed.
+        If there is no such folder, it is no store or it cannot be changed.
     """
     limit = math.inf if store.limit_bytes is None else store.limit_bytes
     with _opened(store):
@@ -117,10 +142,15 @@ def prune(store: Store) -> Removed:
 
 @contextmanager
 def _opened(store: Store) -> Iterator[None]:
-    """Make errors of the file system in the block one line."""
+    """Make errors of the file system in the block one line; refuse what is no store."""
     if not store.folder.is_dir():
         raise ResultsError(f"{store.folder}: no such store; name the folder of execution.store")
     try:
+        if is_no_store(store.folder):
+            raise ResultsError(
+                f"{store.folder}: not a store, for it holds other things and no work of clients; "
+                "name the folder of execution.store"
+            )
         yield
     except OSError as error:
         raise failed("use", store.folder, error) from error

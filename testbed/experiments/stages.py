@@ -166,9 +166,8 @@ class Stages:
 
     def _train(self, todo: Sequence[Job], left: Sequence[Job]) -> None:
         """Have the clients train whose work the store has not."""
-        keys = [key for job in left for key in (job.key, *job.keys)]
         # Workers keep to themselves why an entry was not there, so it is asked for here.
-        fresh = [key for key in keys if not self._store.record(key) and not self._store.get(key)]
+        fresh = [key for key in absent(left, self._store) if not self._store.get(key)]
         known, total = len(todo) - len(left), sum(job.flops for job in left)
         shares = [0.0, *(done / total for done in accumulate(job.flops for job in left))]
 
@@ -246,6 +245,12 @@ class Stages:
     def _tell(self, name: StageName, done: int, total: int, share: float) -> None:
         if total:
             self._observer(Stage(name, done, total, share, len(self.failed)))
+
+
+def absent(left: Iterable[Job], store: Store) -> list[str]:
+    """Return the keys of entries that jobs ask for and of which a store has no record."""
+    keys = (key for job in left for key in (job.key, *job.keys))
+    return [key for key in keys if not store.record(key)]
 
 
 def _pieces(runs: Iterable[Planned]) -> list[_Piece]:

@@ -1,6 +1,8 @@
 """``testbed store``: what is in a store, what of it is damaged, what nobody needs."""
 
 import os
+import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -44,9 +46,11 @@ def test_info_counts_every_version(call: Call, store: Store) -> None:
 
 
 def test_an_empty_folder_is_an_empty_store(call: Call, tmp_path: Path) -> None:
-    assert call("store", "info", tmp_path) == (0, ["entries: 0, 0 B"], [])
-    assert call("store", "verify", tmp_path) == (0, ["entries: 0, damaged: 0"], [])
-    assert call("store", "prune", tmp_path) == (0, ["entries removed: 0, 0 B"], [])
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    assert call("store", "info", empty) == (0, ["entries: 0, 0 B"], [])
+    assert call("store", "verify", empty) == (0, ["entries: 0, damaged: 0"], [])
+    assert call("store", "prune", empty) == (0, ["entries removed: 0, 0 B"], [])
 
 
 def test_verify_names_what_is_damaged_once(call: Call, store: Store) -> None:
@@ -80,6 +84,53 @@ def test_a_wrong_folder_is_one_line(call: Call, tmp_path: Path, command: str) ->
     assert err == [
         f"error: {tmp_path / 'nowhere'}: no such store; name the folder of execution.store"
     ]
+
+
+@pytest.mark.parametrize("command", ["info", "verify", "prune"])
+def test_a_folder_of_other_things_is_refused(call: Call, tmp_path: Path, command: str) -> None:
+    folder = tmp_path / "thesis"
+    (folder / "figures").mkdir(parents=True)
+    (folder / ".hidden").write_text("")
+    code, out, err = call("store", command, folder)
+    assert (code, out) == (2, [])
+    assert err == [
+        f"error: {folder}: not a store, for it holds other things and no work of clients; "
+        "name the folder of execution.store"
+    ]
+    (folder / "figures").rmdir()
+    assert call("store", command, folder)[0] == 0  # with hidden files it is an empty one
+
+
+def test_what_is_not_the_stores_is_counted_and_left_alone(call: Call, store: Store) -> None:
+    """A folder where an entry belongs, one with another name, and a file for a folder."""
+    place = store.path(f"{9:064x}")
+    (place / "inside").mkdir(parents=True)
+    (place.parent / "more").mkdir()
+    (store.folder / store.version / "ab").write_text("")
+    (store.folder / OLD).write_text("")
+    _, out, err = call("store", "info", store.folder)
+    assert err == []
+    assert re.fullmatch(r"entries: 4, \S+ kB; not the store's and left alone: 3", out[-1])
+    said = "entries: 4, damaged: 0; not the store's and left alone: 3"
+    assert call("store", "verify", store.folder) == (0, [said], [])
+    assert call("store", "prune", store.folder, "--limit-gb", 1e-9)[0] == 0
+    assert keys(store) == []
+    assert (place / "inside").is_dir()
+
+
+def test_verify_says_what_another_version_of_the_code_has_made(call: Call, store: Store) -> None:
+    old = Store(store.folder, version=OLD)
+    for number in range(3):
+        old.put(f"{number:064x}", Entry(b"", Record("model", 1.0, 1, 0, "")))
+    note = (
+        "note: Entries of the store that another version of the code has made, not used: 3; "
+        "`testbed store prune` removes them."
+    )
+    told = call("store", "verify", store.folder)
+    assert told == (0, ["entries: 4, damaged: 0", note], [])
+    shutil.rmtree(store.folder / store.version)
+    told = call("store", "verify", store.folder)
+    assert told == (0, ["entries: 0, damaged: 0", note], [])
 
 
 @pytest.mark.parametrize("limit", ["nan", "-1", "inf", "1e99"])

@@ -155,6 +155,18 @@ def test_verifying_removes_what_is_damaged_and_nothing_else(tmp_path: Path) -> N
     assert upkeep.verify(store).damaged == ()
 
 
+def test_a_folder_in_an_entrys_place_is_none_and_stays(tmp_path: Path) -> None:
+    store = Store(tmp_path, limit_bytes=1000)
+    (store.path(key(1)) / "inside").mkdir(parents=True)
+    assert store.get(key(1)) is None
+    assert store.record(key(1)) is None
+    store.put(key(1), entry())
+    assert store.get(key(1)) is None
+    assert store.counts == Counts(misses=2)
+    assert (store.path(key(1)) / "inside").is_dir()
+    assert upkeep.verify(store).foreign == 1
+
+
 # --- other versions of the code --------------------------------------------------------
 
 

@@ -14,11 +14,12 @@ from pathlib import Path
 import pytest
 from damage import flip_bits
 from rich.console import Console
-from sweeps import results, summary, swept, write
+from sweeps import TINY, results, summary, swept, write
 from typer.testing import CliRunner, Result
 
 from testbed.cli.app import app
 from testbed.cli.meter import Meter
+from testbed.execution import Store
 from testbed.experiments.rundir import find_runs
 from testbed.experiments.sweep import Stage
 
@@ -69,6 +70,14 @@ def test_a_sweep_tells_its_stages_its_failures_and_its_cost(tmp_path: Path) -> N
     again = call(*words)
     assert again.exit_code == 1
     assert "0 runs finished; 4 were finished before; 4 failed" in again.output
+
+
+def test_a_sweep_keeps_all_cores_busy_by_itself(tmp_path: Path) -> None:
+    config = write(tmp_path, {key: TINY[key] for key in TINY if key != "execution"})
+    said = call("sweep", config, "--grid", "rho=0.5", "--set", "execution.workers=2",
+                "--methods", "fsosa", "--out", tmp_path / "out")  # fmt: skip
+    assert said.exit_code == 0
+    assert " s on 2 workers for " in said.output
 
 
 def test_a_run_that_fails_alone_is_named_alone(tmp_path: Path) -> None:
@@ -271,6 +280,25 @@ def test_a_plan_knows_what_is_there(tmp_path: Path) -> None:
     ).output
     assert "2 without learning (fidelity cost)" in cheap
     assert "trainings  0 unique of 0 asked for" in cheap
+
+
+def test_a_plan_says_what_another_version_of_the_code_has_made(tmp_path: Path) -> None:
+    config, out = write(tmp_path), tmp_path / "out"
+    words = (config, "--grid", "rho=0.5", "--methods", "fsosa", "--out", out)
+    call("sweep", *words)
+    store = Store(out / ".store")
+    entries = sum(path.is_file() for path in store.folder.rglob("*"))
+    assert entries
+    (store.folder / store.version).rename(store.folder / "1-0123456789abcdef")
+    shutil.rmtree(out / "rho=0.5")
+    note = (
+        f"note: Entries of the store that another version of the code has made, not used: "
+        f"{entries}; `testbed store prune` removes them."
+    )
+    said = call("plan", *words).output
+    assert "0 in the store" in said
+    assert note in said.splitlines()
+    assert note in call("sweep", *words).output.splitlines()
 
 
 @pytest.mark.parametrize("words", [("plan",), ("sweep", "--dry-run")])
