@@ -85,4 +85,5 @@ def _grid(
     from testbed.experiments.grid import MOST, read_grid
 
     grid = read_grid(config, axes or [], settings or [], seeds, methods, None if yes else MOST)
+    grid = grid.spread()  # a sweep is worth the seconds that workers take to start
     return grid, out or Path("results") / f"sweep-{grid.points[0].experiment.name}"

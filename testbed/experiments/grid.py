@@ -4,7 +4,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import product
 from math import prod
@@ -99,6 +99,17 @@ class Grid:
     def execution(self) -> ExecutionConfig:
         """How the work is done, which is the same for all points."""
         return self.points[0].experiment.execution
+
+    def spread(self) -> "Grid":
+        """Return the grid with its work done by a pool of processes, unless it says by what."""
+        if "kind" in self.execution.model_fields_set:
+            return self
+        execution = self.execution.model_copy(update={"kind": "processes"})
+        points = (
+            replace(point, experiment=point.experiment.model_copy(update={"execution": execution}))
+            for point in self.points
+        )
+        return replace(self, points=tuple(points))
 
 
 def read_grid(

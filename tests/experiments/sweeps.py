@@ -22,6 +22,7 @@ TINY: Mapping[str, Any] = {
     "learning": {"model": "small-cnn", "epochs": 1, "lr": 0.05, "batch": 16},
     "fisher": {"kind": "diagonal"},
     "editing": {"requests": 4, "methods": ["fsosa", "retrain"]},
+    "execution": {"kind": "serial"},
 }
 # The same clients in a city's traffic.
 CITY: Mapping[str, Any] = {

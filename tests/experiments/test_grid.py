@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from sweeps import TINY, write
 
-from testbed.config import load
+from testbed.config import load, spec_hash
 from testbed.errors import ConfigError
 from testbed.experiments.grid import SHORT, Grid, read_grid
 
@@ -276,3 +277,21 @@ def test_values_that_are_no_yaml_are_one_line(config: Path, axis: str) -> None:
 def test_more_seeds_than_anybody_runs_are_refused_at_once(config: Path) -> None:
     line = refusal(config, ["rho=0.5"], seeds="0:1000000000")
     assert line == "--seeds 0:1000000000 names 1,000,000,000 seeds, more than 1,000,000"
+
+
+def test_processes_do_the_work_unless_something_else_is_named(tmp_path: Path) -> None:
+    config = write(tmp_path, {key: TINY[key] for key in TINY if key != "execution"})
+    for settings, kind in (
+        ([], "processes"),
+        (["execution.workers=3"], "processes"),
+        (["execution.kind=serial"], "serial"),
+        (["execution.kind=ray"], "ray"),
+    ):
+        grid = read_grid(config, ["rho=0.5,0.75"], settings)
+        spread = grid.spread()
+        assert {point.experiment.execution.kind for point in spread.points} == {kind}
+        assert spread.execution.workers == grid.execution.workers
+        # It changes no result, so no folder's name either.
+        assert [spec_hash(point.experiment) for point in spread.points] == [
+            spec_hash(point.experiment) for point in grid.points
+        ]
