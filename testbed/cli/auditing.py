@@ -93,7 +93,7 @@ def _table(found: "Audit") -> "Table":
     for column in ("models", "level", "attack", "AUC", "TPR at 1 % FPR"):
         table.add_column(column, overflow="fold")
     for (model, who, level, attack), of in attacked(found.findings.rows).items():
-        values = interval(of["auc"], 2), interval(of["tpr_at_fpr_0.01"], 2)
+        values = interval(of["auc"], 2), interval(of["tpr_at_fpr_0.01"])
         table.add_row(model if who == "members" else who, level, attack, *values)
     return table
 

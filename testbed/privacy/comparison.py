@@ -7,6 +7,7 @@ The verdict takes the smallest p-value times the number of tests (Bonferroni).
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import comb
 from typing import Literal
 
 import numpy as np
@@ -33,7 +34,7 @@ class Comparison:
     ks, auc : float
         Largest distance of the distribution functions; Pr[first > second], ties half.
     ks_p, auc_p : float
-        Two-sided p-values of Kolmogorov-Smirnov and of Mann-Whitney.
+        Two-sided p-values of Kolmogorov-Smirnov and of Mann-Whitney; never 0.
     """
 
     n: int
@@ -57,7 +58,20 @@ def compare(first: Floats, second: Floats, rng: np.random.Generator) -> Comparis
         ks_p = float(ks_2samp(first, second, method="asymp").pvalue)
         auc_p = float(mannwhitneyu(first, second, method="asymptotic").pvalue)
         auc_p = auc_p if np.isfinite(auc_p) else 1.0  # all values are the same
+        ks_p, auc_p = max(ks_p, least_p(n, m)), max(auc_p, least_p(n, m))
     return Comparison(n, m, float(ks[0]), ks_p, auc, auc_p)
+
+
+def least_p(n: int, m: int) -> float:
+    """Return the smallest p-value that samples of these sizes can have by ranks, never 0.
+
+    Two of all divisions into such samples are as extreme as one that parts all values.  Formulas
+    for large samples do not know this and give 0 there.
+
+    >>> least_p(3, 3)
+    0.1
+    """
+    return max(2 / comb(n + m, n), float(np.finfo(float).tiny))
 
 
 def _distances(both: Floats, labels: np.ndarray) -> tuple[Floats, Floats]:

@@ -17,6 +17,7 @@ from testbed.privacy.findings import COLUMNS, Line, Row, named
 
 ROC_COLUMNS = ("panel", "label", "fpr", "tpr")
 _GRID = np.geomspace(1e-4, 1.0, 241)
+_LEAST_P = 1e-4  # below it only the bound is said; the tests know no better
 _CLOSEST = 5  # clients whose influence is on the page; all are in the table
 Attacked = tuple[str, str, str, str]
 
@@ -84,9 +85,22 @@ def interval(row: Row, digits: int = 3) -> str:
     return f"{text} [{row.low:.{digits}f}, {row.high:.{digits}f}]"
 
 
+def chance(p_value: float) -> str:
+    """Return a p-value in two digits, or that it is below the least one that is said.
+
+    >>> chance(0.0862), chance(3e-14)
+    ('0.086', '< 0.0001')
+    """
+    return f"< {_LEAST_P:g}" if p_value < _LEAST_P else f"{p_value:.2g}"
+
+
 def sentence(method: str, verdict: Verdict) -> str:
     """Say in plain words what the test of forgetting found."""
-    numbers = f"p = {verdict.p_value:.2g}; control, which keeps it: p = {verdict.control_p:.2g}"
+    p_value, control_p = (
+        f"p {said}" if said.startswith("<") else f"p = {said}"
+        for said in (chance(verdict.p_value), chance(verdict.control_p))
+    )
+    numbers = f"{p_value}; control, which keeps it: {control_p}"
     if verdict.finding == "indistinguishable":
         return (
             f"{method}: models edited when a client withdraws cannot be told from retrained ones "
@@ -183,7 +197,8 @@ def _comparisons(rows: Iterable[Row]) -> Iterator[Sequence[str]]:
             key = (row.model, row.target, row.who, row.statistic)
             found.setdefault(key, {})[row.quantity] = row
     for of_whom, of in found.items():
-        values = (f"{of['auc'].value:.2f}", f"{of['ks_p'].value:.2g}", f"{of['auc_p'].value:.2g}")
+        tests = (chance(of[name].value) for name in ("ks_p", "auc_p"))
+        values = (f"{of['auc'].value:.2f}", *tests)
         yield (*of_whom, *values, _sizes(of["auc"]))
 
 

@@ -1,6 +1,7 @@
 """A whole audit: its verdicts, its rows, what it says it lacks, and its files."""
 
 import csv
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -210,6 +211,17 @@ def test_sentences_of_the_three_findings(found):
     assert undecided.endswith("raise --repeats")
     worse = sentence("mine", replace(verdict, finding="distinguishable", auc=0.1))
     assert "data worse (AUC 0.10" in worse
+
+
+def test_of_tiny_p_values_only_a_bound_is_said(found):
+    verdict = replace(found.verdicts["fsosa"], p_value=0.086, control_p=3e-14)
+    assert sentence("mine", verdict).endswith("(p = 0.086; control, which keeps it: p < 0.0001)")
+    assert not re.search(r"p = 0\b(?!\.)|e-\d", sentence("mine", replace(verdict, p_value=0.0)))
+    page = to_markdown(found)
+    assert "| < 0.0001 |" in page  # fine-tuning, and the control
+    of_tests = page[page.index("## Forgetting") : page.index("Epochs until")]
+    assert not re.search(r"\| 0(\.0*)? \||e-\d", of_tests)
+    assert all(row.value > 0 for row in rows(found, "forgetting") if row.quantity.endswith("_p"))
 
 
 def test_an_interval_reads_well(found):

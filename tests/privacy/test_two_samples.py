@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import ks_2samp, mannwhitneyu
 
-from testbed.privacy.comparison import LEVEL, Comparison, compare, judge
+from testbed.privacy.comparison import LEVEL, Comparison, compare, judge, least_p
 
 
 def normal(seed, n, shift=0.0, scale=1.0):
@@ -38,6 +38,19 @@ def test_small_samples_agree_with_the_exact_law():
     exact = mannwhitneyu(first, second, method="exact").pvalue
     assert found.auc_p == pytest.approx(exact, rel=0.1)
     assert found.ks_p == pytest.approx(ks_2samp(first, second, method="exact").pvalue, rel=0.1)
+
+
+@pytest.mark.parametrize("n", [10, 19, 20, 40, 3000])
+def test_no_p_value_is_nought(n):
+    """However far apart, two divisions of the values are as extreme; formulas say 0 there."""
+    found = compare(np.arange(float(n)) + n, np.arange(float(n)), np.random.default_rng(0))
+    assert (found.ks, found.auc) == (1.0, 1.0)
+    assert min(found.ks_p, found.auc_p) >= least_p(n, n) > 0
+    assert least_p(n, n) == pytest.approx(2 / comb(2 * n, n), abs=1e-300)
+    if n == 40:
+        assert found.ks_p == least_p(n, n)  # 2e-23, where scipy has 0
+    verdict = judge([found], [found])
+    assert 0 < verdict.p_value < LEVEL
 
 
 @pytest.mark.parametrize("n", [10, 40])
