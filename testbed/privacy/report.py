@@ -94,6 +94,15 @@ def chance(p_value: float) -> str:
     return f"< {_LEAST_P:g}" if p_value < _LEAST_P else f"{p_value:.2g}"
 
 
+def share(value: float) -> str:
+    """Return a probability that was counted in two digits; 0 and 1 are not known so well.
+
+    >>> share(0.104), share(0.0), share(1.0)
+    ('0.10', '< 0.01', '> 0.99')
+    """
+    return "< 0.01" if value < 0.005 else "> 0.99" if value > 0.995 else f"{value:.2f}"
+
+
 def sentence(method: str, verdict: Verdict) -> str:
     """Say in plain words what the test of forgetting found."""
     p_value, control_p = (
@@ -114,7 +123,7 @@ def sentence(method: str, verdict: Verdict) -> str:
     way = "better" if verdict.auc > 0.5 else "worse"
     return (
         f"{method}: models edited when a client withdraws are NOT retrained ones, they fit its "
-        f"data {way} (AUC {verdict.auc:.2f}, {numbers})"
+        f"data {way} (AUC {share(verdict.auc)}, {numbers})"
     )
 
 
@@ -198,7 +207,7 @@ def _comparisons(rows: Iterable[Row]) -> Iterator[Sequence[str]]:
             found.setdefault(key, {})[row.quantity] = row
     for of_whom, of in found.items():
         tests = (chance(of[name].value) for name in ("ks_p", "auc_p"))
-        values = (f"{of['auc'].value:.2f}", *tests)
+        values = (share(of["auc"].value), *tests)
         yield (*of_whom, *values, _sizes(of["auc"]))
 
 

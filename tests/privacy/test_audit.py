@@ -211,6 +211,8 @@ def test_sentences_of_the_three_findings(found):
     assert undecided.endswith("raise --repeats")
     worse = sentence("mine", replace(verdict, finding="distinguishable", auc=0.1))
     assert "data worse (AUC 0.10" in worse
+    never = sentence("mine", replace(verdict, finding="distinguishable", auc=0.0))
+    assert "data worse (AUC < 0.01, p" in never
 
 
 def test_of_tiny_p_values_only_a_bound_is_said(found):
