@@ -5,6 +5,14 @@ names what was wrong, the value received and what to do; the command line prints
 line and exits with status 2.
 """
 
+import errno
+import re
+
+# What libraries say when memory is used up: torch, the C++ library, cuBLAS and cuDNN.
+_MEMORY = ("allocate memory", "out of memory", "bad_alloc", "_STATUS_ALLOC_FAILED")
+_DEVICE = ("CUDA", "CUBLAS", "CUDNN")
+_SIZE = re.compile(r"allocate [\d.]+ \w+")
+
 
 class TestbedError(Exception):
     """Base of all errors the testbed raises on purpose."""
@@ -39,3 +47,27 @@ class FusionError(TestbedError):
 
 class ResultsError(TestbedError):
     """A results folder cannot be written, or belongs to something else."""
+
+
+class ShortageError(TestbedError):
+    """The memory of this machine or of its device was used up."""
+
+
+def shortage(error: BaseException) -> str | None:
+    """Say whose memory was used up, if that is what an error of some library means.
+
+    Examples
+    --------
+    >>> shortage(RuntimeError("CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has"))
+    'the memory of the CUDA device is used up (it could not allocate 2.00 GiB)'
+    >>> shortage(RuntimeError("the matrix is singular"))
+    """
+    text = str(error)
+    known = isinstance(error, RuntimeError) and any(sign in text for sign in _MEMORY)
+    full = isinstance(error, OSError) and error.errno == errno.ENOMEM
+    if not (known or full or isinstance(error, MemoryError)):
+        return None
+    whose = "the CUDA device" if any(name in text for name in _DEVICE) else "this machine"
+    size = _SIZE.search(text)
+    wanted = f" (it could not {size[0]})" if size else ""
+    return f"the memory of {whose} is used up{wanted}"

@@ -11,7 +11,7 @@ import typer
 from testbed import __version__
 from testbed.cli import auditing, data, plotting, reproducing, scenario, storing, sweeping
 from testbed.cli.output import OutputClosedError, complain, guarded, unfinished
-from testbed.errors import TestbedError
+from testbed.errors import TestbedError, shortage
 
 _USER_ERROR = 2
 # Of Typer's own errors only those below this one have a public name.
@@ -138,6 +138,16 @@ def _run_app() -> None:
     except TestbedError as error:
         # Some libraries' messages, which end some of ours, have several lines.
         complain(f"error: {' '.join(str(error).split())}")
+        sys.exit(_USER_ERROR)
+    except (MemoryError, RuntimeError) as error:
+        # Where no room has said which work it was.
+        found = shortage(error)
+        if found is None:
+            raise
+        complain(
+            f"error: {found}; lower learning.batch, detection.image_size or execution.workers, "
+            "or free some, and run the same command again"
+        )
         sys.exit(_USER_ERROR)
     except OSError as error:
         # A folder that vanished or cannot be used, where no room has said it better.

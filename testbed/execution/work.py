@@ -2,16 +2,18 @@
 
 Wherever a client works, what it sends is a message, and what it sent is what can be read from
 that.  An upload is two messages, the model and what goes with it, since several statistics may
-be wanted of one training.  Work that fails is an answer too: `Unusable`.
+be wanted of one training.  Work that fails is an answer too: `Unusable`.  A machine that fails
+is none: it says nothing of the client, so an error ends the run, and nothing is tried again.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeVar
 from weakref import WeakKeyDictionary, WeakSet
 
-from testbed.errors import FusionError
+from testbed.errors import FusionError, ShortageError, shortage
 from testbed.learning.acceptance import Unusable
 from testbed.learning.blocks import State
 from testbed.learning.contribution import deserialise_model, serialise, serialise_model
@@ -23,7 +25,7 @@ T = TypeVar("T")
 Message = bytes | Unusable
 
 # What torch says of a failure that is this machine's and not the client's.
-_MACHINE = ("allocate memory", "out of memory", "CUDA error")
+_MACHINE = ("CUDA error", "cuDNN error")
 
 
 @dataclass(frozen=True)
@@ -35,20 +37,40 @@ class Sent:
 
 
 def train(task: Task, part: int) -> Sent:
-    """Have a partition's client train; it sends its model."""
+    """Have a partition's client train; it sends its model.
+
+    Raises
+    ------
+    ShortageError
+        If memory is used up.
+    """
     return tune(task, part, task.initial, ONE_SHOT)
 
 
 def tune(task: Task, part: int, start: State, session: Session) -> Sent:
-    """Have a partition's client train from `start`; it sends its model."""
+    """Have a partition's client train from `start`; it sends its model.
+
+    Raises
+    ------
+    ShortageError
+        If memory is used up.
+    """
     _warm_up(task)
-    return _tune(task, part, start, session)
+    with _memory_for(f"training of the client of partition {part}"):
+        return _tune(task, part, start, session)
 
 
 def inform(task: Task, part: int, model: State, statistic: str) -> Sent:
-    """Have a partition's client compute a statistic; it sends all but its model."""
+    """Have a partition's client compute a statistic; it sends all but its model.
+
+    Raises
+    ------
+    ShortageError
+        If memory is used up.
+    """
     _warm_up(task)
-    return _inform(task, part, model, statistic)
+    with _memory_for(f"Fisher information of the client of partition {part}"):
+        return _inform(task, part, model, statistic)
 
 
 def read(message: Message, read: Callable[[bytes], T]) -> T | Unusable:
@@ -98,10 +120,25 @@ def _timed(
     try:
         made = work(*arguments)
     except (ArithmeticError, RuntimeError, ValueError) as error:
-        if any(sign in str(error) for sign in _MACHINE):
+        if shortage(error) or any(sign in str(error) for sign in _MACHINE):
             raise
         made = Unusable(_line(f"{type(error).__name__.lstrip('_')}: {error}"), phase)
     return made, time.perf_counter() - begin
+
+
+@contextmanager
+def _memory_for(work: str) -> Iterator[None]:
+    """Say what was done when memory was used up, and what to do."""
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:
+        found = shortage(error)
+        if found is None:
+            raise
+        raise ShortageError(
+            f"{work}: {found}; lower learning.batch, detection.image_size or execution.workers, "
+            "and run the same command again"
+        ) from error
 
 
 def _line(text: str) -> str:
@@ -119,6 +156,8 @@ def _warm_up(task: Task) -> None:
         return
     _warm.add(task)
     few = task.few()
-    model = read(_tune(few, 0, few.initial, ONE_SHOT).message, deserialise_model)
+    with _memory_for("training of the client of partition 0, in its first batch"):
+        model = read(_tune(few, 0, few.initial, ONE_SHOT).message, deserialise_model)
     if not isinstance(model, Unusable):
-        _inform(few, 0, model, "fisher")
+        with _memory_for("Fisher information of the client of partition 0, in its first batch"):
+            _inform(few, 0, model, "fisher")

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-import torch
 
 from testbed.config import Experiment
 from testbed.errors import FusionError
@@ -269,11 +268,9 @@ def test_only_numbers_make_a_departure(task: Task, monkeypatch: pytest.MonkeyPat
     for error in (
         TypeError("x"),
         KeyError("x"),
-        MemoryError(),
         FusionError("layer '1' is called more than once"),
-        RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 8 bytes"),
-        torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 MiB"),
         RuntimeError("CUDA error: an illegal memory access was encountered"),
+        RuntimeError("cuDNN error: CUDNN_STATUS_EXECUTION_FAILED"),
     ):
         with pytest.raises(type(error)):
             failing(error).train([0])
