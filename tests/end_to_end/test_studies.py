@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 from shared_data import bundle
 from typer.testing import CliRunner
@@ -9,7 +10,10 @@ from typer.testing import CliRunner
 from testbed.cli.app import app
 from testbed.config import load, subset_size
 from testbed.config.scales import NAMES
+from testbed.data import load_dataset, partition
+from testbed.errors import DataError
 from testbed.experiments.rundir import find_runs
+from testbed.streams import Streams
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 FILES = sorted([*CONFIGS.glob("one_shot/*.yaml"), *CONFIGS.glob("editing/*.yaml")])
@@ -27,6 +31,54 @@ def test_every_study_has_every_scale(file: Path, scale: str) -> None:
     joins = schedule.changes if schedule.kind == "joins" else 0
     assert schedule.vehicles + joins <= clients.pool
     assert found.learning.epochs >= found.rounds.rounds or "fats-cu" not in found.editing.methods
+
+
+@pytest.mark.parametrize("alpha", [0.1, 0.8])
+@pytest.mark.parametrize("file", FILES, ids=lambda file: f"{file.parent.name}-{file.stem}")
+def test_alpha_is_a_setting_of_every_study_that_has_one(file: Path, alpha: float) -> None:
+    usual, found = (load(file, given) for given in ([], [f"data.alpha={alpha}"]))
+    assert usual.data.alpha == (float(file.stem.split("-")[-1]) if "alpha" in file.stem else 0.5)
+    assert found.data.alpha == alpha
+    assert found.data.partition == ("writers" if "femnist" in file.stem else "dirichlet")
+    assert found.model_copy(update={"data": usual.data}) == usual
+
+
+FEMNIST = [file for file in FILES if "femnist" in file.stem]
+
+
+def written(path: Path, writers: int, each: int) -> Path:
+    """A bundle of blank pictures by so many writers, who all wrote equally many."""
+    who = np.repeat(np.arange(writers), each)
+    x, y = np.zeros((len(who), 28, 28), np.uint8), np.arange(len(who)) % 62
+    np.savez(path, x_train=x, y_train=y, writer_train=who, x_test=x, y_test=y, writer_test=who)
+    return path
+
+
+@pytest.mark.parametrize("file", FEMNIST, ids=lambda file: f"{file.parent.name}-{file.stem}")
+def test_femnist_is_a_tenth_of_the_writers_at_the_papers_scale(file: Path, tmp_path: Path) -> None:
+    assert [load(file, [f"scale={scale}"]).data.users for scale in NAMES] == [1.0, 1.0, 0.1]
+    paper = load(file, [f"data.path={written(tmp_path / 'all.npz', 1100, 3)}"])
+    drawn = load_dataset(paper.data)
+    assert paper.scale == "paper"
+    assert len(np.unique(drawn.writers_train)) == 110
+    assert len(drawn.y_train) == len(drawn.y_test) == 330
+
+
+@pytest.mark.parametrize("file", FEMNIST, ids=lambda file: f"{file.parent.name}-{file.stem}")
+def test_a_part_of_femnist_is_taken_whole_if_asked(file: Path, tmp_path: Path) -> None:
+    path = written(tmp_path / "part.npz", 105, 25)
+
+    def sizes(*settings: str) -> list[int]:
+        study = load(file, [f"data.path={path}", *settings])
+        data = load_dataset(study.data)
+        owned = partition(
+            data.y_train, study.clients.pool, study.data, Streams(0), data.writers_train
+        )
+        return [len(part) for part in owned]
+
+    with pytest.raises(DataError, match=r"10 writers .* raise data\.users"):
+        sizes()
+    assert sum(sizes("data.users=1")) == 105 * 25
 
 
 def run(file: Path, out: Path, *settings: str) -> None:
