@@ -21,6 +21,7 @@ from functools import partial
 from pathlib import Path
 
 import torch
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from testbed.config import load, subset_size
@@ -32,7 +33,7 @@ from testbed.learning.blocks import blocks
 from testbed.learning.client import inform, prepare
 from testbed.learning.contribution import Contribution, serialise_model
 from testbed.learning.task import Task
-from testbed.reporting.style import PAGE, new_figure, render, styled
+from testbed.reporting.style import PAGE, Look, new_figure, render, styled
 from testbed.verification.changes import fleet
 from testbed.verification.enumeration import outcomes
 from testbed.verification.exact import Law, uniform
@@ -43,7 +44,12 @@ CHANGES = ((1, 0), (0, 1), (1, 1), (2, 1), (1, 2), (2, 2), (3, 0))  # leaves and
 LARGE, RHOS = (50, 500, 5000), (0.1, 0.25, 0.5)
 BATCH_POPULATION, BATCH_RHO = 50, 0.1
 BATCHES = range(1, 26)
-LOOKS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7")
+LOOKS = (
+    Look("#0072B2", "-", "o"),
+    Look("#D55E00", (0, (4, 1.5)), "s"),
+    Look("#009E73", (0, (5, 1.5, 1, 1.5)), "^"),
+    Look("#CC79A7", (0, (7, 2)), "D"),
+)
 LEARNING = (
     "clients.pool=20",
     "learning.model=mlp",
@@ -139,24 +145,39 @@ def draw() -> Figure:
         left, right = figure.subplots(1, 2)
         rhos = [size / M0 for size in sizes]
         for look, (name, values) in zip(LOOKS, single.items(), strict=False):
-            left.plot(rhos, values, color=look, label=name)
+            plot(left, rhos, values, look, name)
         small = [(size / M, enumerated(M, size, 1, 0)[0]) for size in range(1, M // 2 + 1)]
-        left.plot(*zip(*small, strict=True), "k.", markersize=8, label=f"M0 = {M}, enumerated")
-        left.plot(rhos, rhos, "k--", label="bound rho")
-        left.plot(rhos, [2 * rho for rho in rhos], "k:", label="2 rho")
-        left.set(title=f"one change, M0 = {M0}", xlabel="rho", ylabel="total variation")
+        left.plot(*zip(*small, strict=True), "k*", markersize=8, label=f"M0 = {M}, enumerated")
+        left.plot(rhos, rhos, "k-", linewidth=0.7, label="bound ρ")
+        left.plot(rhos, [2 * rho for rho in rhos], "k:", label="2 ρ")
+        left.set(
+            title=f"one change, M0 = {M0}", xlabel="sampling ratio ρ", ylabel="total variation"
+        )
         for look, (name, values) in zip(LOOKS, batches().items(), strict=True):
-            right.plot(BATCHES, values, color=look, label=name)
+            plot(right, BATCHES, values, look, name)
         limits = [bound(Fraction(repr(BATCH_RHO)), k) for k in BATCHES]
-        right.plot(BATCHES, limits, "k--", label="bound min(1, 2 rho k)")
+        right.plot(BATCHES, limits, "k-", linewidth=0.7, label="bound min(1, 2 ρ k)")
         right.set(
-            title=f"batch, M0 = {M0}, rho = {BATCH_RHO}",
+            title=f"batch, M0 = {M0}, ρ = {BATCH_RHO}",
             xlabel="changes k",
             ylabel="total variation",
         )
         for axes in (left, right):
             axes.legend()
     return figure
+
+
+def plot(axes: Axes, x: Sequence[float], y: Sequence[Fraction], look: Look, name: str) -> None:
+    """Draw a line that is told from the others without colour, too."""
+    axes.plot(
+        x,
+        [float(each) for each in y],
+        color=look.color,
+        linestyle=look.dashes,
+        marker=look.marker,
+        markevery=4,
+        label=name,
+    )
 
 
 def table(title: str, head: Sequence[str], rows: Sequence[Sequence[object]]) -> None:

@@ -21,6 +21,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from math import floor, log10
 from pathlib import Path
 
 import numpy as np
@@ -45,6 +46,7 @@ from testbed.learning.contribution import Contribution
 from testbed.learning.evaluation import evaluate
 from testbed.reporting import intervals
 from testbed.reporting.intervals import Interval
+from testbed.reporting.paper.writing import number
 from testbed.reporting.style import PAGE, Look, new_figure, render, styled
 from testbed.streams import Streams
 from testbed.verification.changes import fleet
@@ -59,6 +61,8 @@ MLP_WIDTHS, MANY_EPOCHS = (16, 32, 64, 128, 256), 100
 MLP_WIDE, MLP_EPOCHS = 256, (3, 10, 30, 100, 300)
 SIZES, RHOS = (100, 200, 400, 800), (0.1, 0.25, 0.5, 1.0)  # N and rho, for the gap
 GAP_WIDTH, MLP_GAP_WIDTH, MLP_GAP_EPOCHS = 1024, 64, 30
+
+RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 Curve = Mapping[float, Interval]
 Gap = Callable[[Dataset, int, int], dict[float, float]]
@@ -361,12 +365,18 @@ def legend(figure: Figure) -> None:
         for axes in figure.axes
         for handle, name in zip(*axes.get_legend_handles_labels(), strict=True)
     }
-    figure.legend(entries.values(), entries.keys(), loc="outside upper center", ncols=4)
+    columns = 5 if len(entries) == 5 else 4  # no row of a single entry
+    figure.legend(entries.values(), entries.keys(), loc="outside upper center", ncols=columns)
 
 
 def shown(value: Interval) -> str:
-    """Write a mean and half of its interval."""
-    return f"{float(value.mean):.3g} ± {float(value.half):.2g}"
+    """Write a mean and half of its interval, with as many digits as that says something of."""
+    if not value.half:
+        return f"{float(value.mean):.3g} ± 0"
+    power = floor(log10(float(value.mean))) if value.mean > 0 else 0
+    if power >= -4:
+        return number(value)
+    return f"({number(value, 10.0**power)}) × 10{str(power).translate(RAISED)}"
 
 
 def table(title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
