@@ -18,6 +18,7 @@ Setting = tuple[Any, ...]
 # Of keys that change together, the first one here stands for all; then the schema's order.
 _FIRST = (
     "data.name",
+    "data.path",
     "editing.rho",
     "mobility.density",
     "mobility.arrivals.per_minute",
@@ -30,6 +31,7 @@ _TEXTS = {
     "data.alpha": "α = {}",
     "data.name": "{}",
     "data.partition": "{}",
+    "data.path": "{}",
     "editing.handling": "{}",
     "editing.requests": "{} requests",
     "editing.rho": "ρ = {}",
@@ -48,6 +50,7 @@ _TEXTS = {
     "mobility.schedule.vehicles": "{} vehicles",
     "time.mode": "{} time",
 }
+_BUNDLE = "npz"  # the format of data that have the name of their file
 # What does not change a result, or is no setting of a single run.
 _APART = ("name", "scale", "seeds", "execution", "editing.methods")
 
@@ -149,16 +152,32 @@ def _place(values: Setting) -> list[tuple[int, float, str]]:
     ]
 
 
-def text(keys: Sequence[str], values: Setting) -> str:
-    """Name a setting.
+def text(keys: Sequence[str], values: Setting, of: Run | None = None) -> str:
+    """Name a setting; `of`, one of its runs, tells the file of data without another name.
 
     >>> text(["editing.rho", "data.name", "fusion.rtol"], (0.5, "mnist", 1e-06))
     'ρ = 0.5, mnist, fusion.rtol = 1e-06'
     """
+    named: Mapping[str, Any] = dict(zip(keys, values, strict=True))
+    if of and named.get("data.name") == _BUNDLE:
+        named = {**named, "data.path": configuration(of)["data.path"]}
+    if "data.path" in named:
+        named = _data(named)
     return ", ".join(
-        _TEXTS.get(key, f"{key} = {{}}").format(_word(value))
-        for key, value in zip(keys, values, strict=True)
+        _TEXTS.get(key, f"{key} = {{}}").format(_word(value)) for key, value in named.items()
     )
+
+
+def _data(named: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Name data by their format or their file, by both where one does not tell."""
+    name, path = named.get("data.name"), named["data.path"]
+    file = Path(str(path)).stem if path is not None else ""
+    if not file or (name and file.startswith(str(name))):
+        hidden = "data.path"
+    else:
+        hidden = "data.name" if name == _BUNDLE else ""
+    shown = {**named, "data.path": file or None}
+    return {key: value for key, value in shown.items() if key != hidden or len(shown) == 1}
 
 
 def short(key: str) -> str:

@@ -65,7 +65,10 @@ def names(
     ResultsError
         If that is no room for one of them, as where they differ in many keys.
     """
-    found = {values: broken(text(keys, values), inches, weight) for values in grouped(runs, keys)}
+    found = {
+        values: broken(text(keys, values, group[0]), inches, weight)
+        for values, group in grouped(runs, keys).items()
+    }
     for name in found.values():
         lines = name.split("\n")
         if len(lines) > most or max(length(line, weight) for line in lines) > inches:

@@ -3,8 +3,11 @@
 import json
 
 import pytest
+from extents import texts
 
 from testbed.errors import ResultsError
+from testbed.reporting.paper.catalogue import FIGURES
+from testbed.reporting.paper.table import tabulate
 from testbed.reporting.settings import changing, grouped, one_setting, read, text, varying
 
 
@@ -58,6 +61,46 @@ def test_settings_are_named_as_a_paper_would():
     assert text(["mobility.density"], (None,)) == "departure gap unset s"
     assert text(["learning.lr"], (0.01,)) == "learning.lr = 0.01"
     assert text([], ()) == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "path", "shown"),
+    [
+        ("npz", "there/svhn_small.npz", "svhn_small"),
+        ("mnist", "there/mnist.npz", "mnist"),
+        ("mnist", "there/other", "mnist, other"),
+        ("fashion-mnist", None, "fashion-mnist"),
+    ],
+)
+def test_data_are_named_without_their_folder(name, path, shown):
+    keys = ["data.name", "data.path", "editing.rho"]
+    assert text(keys, (name, path, 0.5)) == f"{shown}, ρ = 0.5"
+    assert text(["data.path"], (path,)) == (shown.rpartition(", ")[2] if path else "unset")
+
+
+def test_bundles_are_told_apart_by_their_files(tmp_path, make_run):
+    for file, partition in (("a", "dirichlet"), ("b", "dirichlet"), ("c", "writers")):
+        make_run(
+            tmp_path / file, "fsosa", requests=1,
+            data={"name": "npz", "path": f"there/{file}.npz", "partition": partition},
+        )  # fmt: skip
+    assert varying(read(tmp_path)) == ("data.path",)
+
+
+def test_a_bundle_has_the_name_of_its_file_beside_other_data(tmp_path, make_run):
+    make_run(tmp_path / "digits", "fsosa", requests=1)
+    make_run(tmp_path / "npz", "fsosa", requests=1, data={"name": "npz", "path": "there/svhn.npz"})
+    runs = read(tmp_path)
+    assert varying(runs) == ("data.name",)
+    assert [
+        text(("data.name",), key, of[0]) for key, of in grouped(runs, ("data.name",)).items()
+    ] == [
+        "digits",
+        "svhn",
+    ]
+    assert list(tabulate(runs).settings()) == ["digits", "svhn"]
+    shown = {text.get_text() for text in texts(FIGURES["waiting"](runs, 3.5))}
+    assert {"digits", "svhn"} <= shown
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator
 
 from testbed.experiments.rundir import Run
 from testbed.reporting.comparison import by_method
@@ -20,6 +20,7 @@ from testbed.reporting.table import REFERENCE
 from testbed.reporting.units import Unit
 
 _WIDE = 8.0  # a range of that factor and more is shown on a logarithmic axis
+_APART = 0.2  # share of such an axis between values, so that each can have its number
 _BELOW = 0.04  # share of an axis from zero that lies below it, so that markers show whole
 _PERCENT = Unit("%", 1.0)
 
@@ -150,7 +151,11 @@ def _scale(axes: Axes, places: Sequence[float]) -> None:
     """Choose the scale of the shared x axis: a wide range is logarithmic."""
     if places and min(places) > 0 and max(places) / min(places) >= _WIDE:
         axes.set_xscale("log")
-        axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        marks = sorted(set(places))
+        gaps = np.diff(np.log(marks)) / np.log(marks[-1] / marks[0])
+        axes.xaxis.set_major_locator(
+            FixedLocator(marks) if gaps.min() >= _APART else LogLocator(subs=(1, 2, 5))
+        )
         axes.xaxis.set_minor_locator(NullLocator())
         axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
     else:

@@ -48,6 +48,8 @@ class Line:
     ----------
     setting : mapping of str to value
         What varies over the table, by key.
+    name : str
+        Of the setting, as printed.
     method : str
     n : int
         Seeds.
@@ -56,6 +58,7 @@ class Line:
     """
 
     setting: Mapping[str, object]
+    name: str
     method: str
     n: int
     values: Mapping[str, Interval | None]
@@ -73,8 +76,7 @@ class Table:
         """Group the lines by the name of their setting."""
         groups: dict[str, list[Line]] = {}
         for line in self.lines:
-            name = text(list(line.setting), tuple(line.setting.values()))
-            groups.setdefault(name, []).append(line)
+            groups.setdefault(line.name, []).append(line)
         return {name: tuple(lines) for name, lines in groups.items()}
 
 
@@ -86,6 +88,7 @@ def tabulate(runs: Sequence[Run]) -> Table:
     lines = [
         Line(
             dict(zip(keys, values, strict=True)),
+            text(keys, values, group[0]),
             method,
             len(own),
             _values(own, methods.get(REFERENCE, ()), name),
