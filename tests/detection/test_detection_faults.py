@@ -184,11 +184,11 @@ def test_pictures_in_both_parts_are_counted(folder):
     assert faults(data) == {"test_in_train": 3}
 
 
-def test_clients_without_a_box_are_counted(folder):
+def test_clients_without_a_box_are_named(folder):
     frames = folder.frames()
     for place in (0, 1, 4):
         frames[place]["labels"] = []
     folder.relabel(frames)
     train = folder.load().train
     clients = [np.array(part) for part in ([0, 1], [4], [1, 2], [3, 5, 6, 7])]
-    assert boxless(train, clients) == 2
+    assert boxless(train, clients) == (0, 1)

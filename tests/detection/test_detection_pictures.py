@@ -170,8 +170,15 @@ def test_limits_are_per_part(folder):
 
 
 def test_a_limit_beyond_the_pictures_is_refused(folder):
-    assert folder.refusal(limit=9) == "data.limit is 9 but there are only 8 pictures"
-    assert folder.refusal(test_limit=5) == "data.test_limit is 5 but there are only 4 pictures"
+    advice = "; lower it, or leave it out to use them all"
+    for how, told in (
+        ({"limit": 9}, f"data.limit is 9 but {folder.labels} names only 8 pictures"),
+        (
+            {"test_limit": 5},
+            f"data.test_limit is 5 but {folder.test_labels} names only 4 pictures",
+        ),
+    ):
+        assert folder.refusal(**how) == told + advice
 
 
 # --- what names the content

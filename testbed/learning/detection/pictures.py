@@ -153,10 +153,10 @@ def load(
     )
 
 
-def boxless(pictures: Pictures, parts: Sequence[NDArray[np.int64]]) -> int:
-    """Count the clients, given by their pictures, that have not a single box to learn from."""
+def boxless(pictures: Pictures, parts: Sequence[NDArray[np.int64]]) -> tuple[int, ...]:
+    """Return which of the parts, given by their pictures, have not a single box to learn from."""
     boxes = np.array([len(each) for each in pictures.targets])
-    return sum(not boxes[part].any() for part in parts)
+    return tuple(number for number, part in enumerate(parts) if not boxes[part].any())
 
 
 def _part(
@@ -173,7 +173,7 @@ def _part(
     images = images.resolve()
     report = Report()
     try:
-        frames = _drawn(read(labels, report), limit, f"{key}limit")
+        frames = _drawn(read(labels, report), limit, labels, f"{key}limit")
         mark = fingerprint(labels)
     except ToolsError as error:
         raise DataError(f"{key}labels: {error}") from error
@@ -204,14 +204,17 @@ def _key(part: str) -> str:
     return "data." if part == "train" else f"data.{part}_"
 
 
-def _drawn(frames: Iterator[Frame], limit: int | None, key: str) -> list[Frame]:
+def _drawn(frames: Iterator[Frame], limit: int | None, labels: Path, key: str) -> list[Frame]:
     """Return the frames, or `limit` of them, in order of name."""
     if limit is None:
         return sorted(frames, key=lambda frame: frame.name)
     ranks = Streams(0)
     drawn = heapq.nsmallest(limit, frames, lambda frame: ranks.uniform("limit", frame.name))
     if len(drawn) < limit:
-        raise DataError(f"{key} is {limit} but there are only {len(drawn)} pictures")
+        raise DataError(
+            f"{key} is {limit} but {labels} names only {len(drawn)} pictures; lower it, or leave "
+            "it out to use them all"
+        )
     return sorted(drawn, key=lambda frame: frame.name)
 
 

@@ -32,6 +32,7 @@ from testbed.learning.task import ONE_SHOT, Session, Task
 from testbed.streams import Streams
 
 _PAPER_MODEL = "yolov8s"
+_NAMED = 5  # so many are named where it may be all
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -104,9 +105,11 @@ class Detection(Task):
             )
         if skipped := self.data.skipped:
             made.append(f"{len(skipped)} pictures were left out, the first is {skipped[0]}.")
-        if count := boxless(self.data.train, self.parts):
+        if empty := boxless(self.data.train, self.parts):
             made.append(
-                f"{count} of {len(self.parts)} clients have not a single box and learn background."
+                f"{len(empty)} of {len(self.parts)} clients have not a single box and learn "
+                f"background: partition {', '.join(map(str, empty[:_NAMED]))}"
+                f"{', ...' if len(empty) > _NAMED else '.'}"
             )
         if shared := self.data.counts["test_in_train"]:
             made.append(f"{shared} test pictures are among the training pictures.")
@@ -118,6 +121,8 @@ class Detection(Task):
             "name": self.data.name,
             "fingerprint": self.data.fingerprint,
             "counts": dict(self.data.counts),
+            "skipped": list(self.data.skipped),
+            "boxless": list(boxless(self.data.train, self.parts)),
             "initial": dict(self.start),
         }
 
@@ -214,7 +219,10 @@ def _parts(data: DetectionData, experiment: Experiment, streams: Streams) -> tup
     try:
         parts = by_value(entries, clients, config.attribute, seed=key, minimum=config.minimum)
     except PartitionError as error:
-        raise DataError(f"data.partition: {error}") from error
+        fault = str(error).partition(";")[0]  # what follows speaks of another command's options
+        raise DataError(
+            f"data.partition: {config.labels}: {fault}; lower clients.pool or data.minimum"
+        ) from error
     return tuple(np.array(sorted(places[name] for name in part)) for part in parts)
 
 

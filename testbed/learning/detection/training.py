@@ -164,7 +164,9 @@ def _check(total: Tensor, norm: Tensor, step: int) -> None:
     ArithmeticError
     """
     if not math.isfinite(float(total.detach() + norm)):
+        # Later ones come of the learning rate, of which whoever ends the run speaks.
+        advice = "; check the weights that training starts from" if step == 1 else ""
         raise ArithmeticError(
             f"step {step}: the loss is {float(total.detach()):g} and the norm of its gradient "
-            f"{float(norm):g}; lower learning.lr or check the initial weights"
+            f"{float(norm):g}{advice}"
         )
