@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from testbed.config.schema import DataConfig
 from testbed.data.dataset import Dataset, fingerprint
+from testbed.data.faults import refuse, told
 from testbed.data.raw import IntArray, Part, Raw
 from testbed.errors import DataError
 from testbed.streams import Streams
@@ -63,7 +64,7 @@ def _drawn(raw: Raw, config: DataConfig) -> tuple[tuple[Part, Part], list[IntArr
     if config.users < 1:
         chosen = _of_users(raw, train, test, config)
     chosen = [
-        _limited(part, samples, limit, key, raw.classes)
+        _limited(part, samples, limit, key, raw.classes, told(config))
         for part, samples, limit, key in zip(
             (train, test),
             chosen,
@@ -103,11 +104,14 @@ def _parts(raw: Raw, config: DataConfig) -> tuple[Part, Part]:
         return raw.train, raw.test
     labels = raw.train.labels
     sizes = np.bincount(labels, minlength=len(raw.classes))
-    if few := [f"{raw.classes[label]!r}" for label in np.flatnonzero(sizes == 1)]:
-        raise DataError(
-            f"{config.name}: class {few[0]} has 1 picture, it needs 2: one to learn from and one "
-            "for the test part that is drawn"
-        )
+    refuse(
+        [
+            f"{told(config)}: class {raw.classes[label]!r} has 1 picture, it needs 2: one to "
+            "learn from and one for the test part that is drawn; add a picture, take the class "
+            "out, or give the data a test part of their own"
+            for label in np.flatnonzero(sizes == 1)
+        ]
+    )
     marked = _stratified(labels, config.test_share, config.name)
     return _sub(raw.train, np.flatnonzero(~marked)), _sub(raw.train, np.flatnonzero(marked))
 
@@ -141,7 +145,7 @@ def _of_users(raw: Raw, train: Part, test: Part, config: DataConfig) -> list[Int
     """
     if train.writers is None:
         raise DataError(
-            f"data.users is {config.users:g} but {config.name} does not say who wrote what; "
+            f"data.users is {config.users:g} but {told(config)} does not say who wrote what; "
             "leave it out"
         )
     learning = np.unique(train.writers)
@@ -160,13 +164,19 @@ def _of_users(raw: Raw, train: Part, test: Part, config: DataConfig) -> list[Int
     ]
     if not len(chosen[1]):
         raise DataError(
-            f"data.users {config.users:g}: its writers have no test pictures; raise it"
+            f"data.users is {config.users:g} but the writers it draws from {told(config)} have no "
+            "test pictures; raise it"
         )
     return chosen
 
 
 def _limited(
-    part: Part, samples: IntArray, limit: int | None, key: str, classes: tuple[str, ...]
+    part: Part,
+    samples: IntArray,
+    limit: int | None,
+    key: str,
+    classes: tuple[str, ...],
+    where: str,
 ) -> IntArray:
     """Draw `limit` samples so that the classes keep their shares, one of each at least."""
     if limit is None:
@@ -175,10 +185,14 @@ def _limited(
     available = np.bincount(labels, minlength=len(classes))
     present = np.count_nonzero(available)
     if limit > len(samples):
-        raise DataError(f"data.{key} is {limit} but there are only {len(samples)} pictures")
+        raise DataError(
+            f"data.{key} is {limit} but {where} has only {len(samples)} pictures to draw; lower "
+            "it, or leave it out to use them all"
+        )
     if limit < present:
         raise DataError(
-            f"data.{key} {limit} is too few for one picture of each of {present} classes"
+            f"data.{key} is {limit}, too few for one picture of each of the {present} classes of "
+            f"{where}; raise it to {present} or more"
         )
     drawn = [
         _STREAMS.rng("data", key, label).permutation(samples[labels == label])[:size]

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
+from testbed.config.schema import DataConfig
 from testbed.errors import DataError
 
 T = TypeVar("T")
@@ -30,6 +31,13 @@ class FaultsError(DataError):
 def faults_of(error: DataError) -> tuple[str, ...]:
     """Return the lines of an error, one per fault."""
     return error.lines if isinstance(error, FaultsError) else (str(error),)
+
+
+def told(config: DataConfig) -> str:
+    """Name the file or folder that a data set is read from, or the data set if none is named."""
+    if config.name == "digits":
+        return "scikit-learn's digits"
+    return str(config.labels or config.path or config.name)
 
 
 def gather(readers: Iterable[Callable[[], T]]) -> list[T]:

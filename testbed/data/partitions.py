@@ -12,6 +12,7 @@ from testbed.data.divisions import (
     of_table,
     of_writers,
 )
+from testbed.data.faults import told
 from testbed.errors import DataError
 from testbed.streams import Streams
 
@@ -48,15 +49,16 @@ def partition(
     DataError
         If there are too few samples, shards or writers, or none are known.
     """
+    where = told(config)
     if clients * config.minimum > len(labels):
         raise DataError(
-            f"{len(labels)} samples cannot give {clients} clients data.minimum = "
+            f"{len(labels)} samples of {where} cannot give {clients} clients data.minimum = "
             f"{config.minimum} each; lower clients.pool or data.minimum"
         )
     if config.partition == "writers":
-        parts = of_writers(_known(writers, clients), clients, streams)
+        parts = of_writers(_known(writers, clients, where), clients, streams)
     elif config.partition == "shards":
-        _check_shards(len(labels), clients, config.shards)
+        _check_shards(len(labels), clients, config.shards, where)
         parts = in_shards(labels, clients, config.shards, streams)
     elif config.partition == "iid":
         order = streams.rng("partition", "iid").permutation(len(labels))
@@ -111,25 +113,25 @@ def _share_of(samples: int, share: float) -> int:
     return min(int(share * samples + 1e-9), samples - 1)
 
 
-def _known(writers: IntArray | None, clients: int) -> IntArray:
+def _known(writers: IntArray | None, clients: int, where: str) -> IntArray:
     if writers is None:
         raise DataError(
             "data.partition: 'writers' needs a data set that says who wrote each picture, "
-            "which this one does not; use femnist, or another partition"
+            f"which {where} does not; use femnist, or another partition"
         )
     count = len(np.unique(writers))
     if count < clients:
         raise DataError(
-            f"{count} writers cannot be grouped into {clients} clients; lower clients.pool or "
-            "raise data.users"
+            f"{count} writers of {where} cannot be grouped into {clients} clients; lower "
+            "clients.pool or raise data.users"
         )
     return writers
 
 
-def _check_shards(samples: int, clients: int, shards: int) -> None:
+def _check_shards(samples: int, clients: int, shards: int, where: str) -> None:
     if clients * shards > samples:
         raise DataError(
-            f"{samples} samples cannot be cut into {clients} x {shards} shards; lower "
+            f"{samples} samples of {where} cannot be cut into {clients} x {shards} shards; lower "
             "clients.pool or data.shards"
         )
 
@@ -138,8 +140,9 @@ def _check_sizes(parts: tuple[IntArray, ...], config: DataConfig) -> None:
     client, least = min(enumerate(map(len, parts)), key=lambda each: each[1])
     if least < config.minimum:
         raise DataError(
-            f"data.partition: {config.partition!r} gives client {client} only {least} samples, "
-            f"fewer than data.minimum = {config.minimum}; lower clients.pool or data.minimum"
+            f"data.partition: {config.partition!r} gives client {client} only {least} samples "
+            f"of {told(config)}, fewer than data.minimum = {config.minimum}; lower "
+            "clients.pool or data.minimum"
         )
 
 

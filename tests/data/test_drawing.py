@@ -69,10 +69,12 @@ def test_all_is_no_draw(bundle):
 @pytest.mark.parametrize("key", ["limit", "test_limit"])
 def test_more_than_there_is_and_less_than_the_classes(bundle, key):
     assert refusal("npz", bundle, **{key: 31}) == (
-        f"data.{key} is 31 but there are only 30 pictures"
+        f"data.{key} is 31 but {bundle} has only 30 pictures to draw; lower it, or leave it out "
+        "to use them all"
     )
     assert refusal("npz", bundle, **{key: 2}) == (
-        f"data.{key} 2 is too few for one picture of each of 3 classes"
+        f"data.{key} is 2, too few for one picture of each of the 3 classes of {bundle}; raise it "
+        "to 3 or more"
     )
 
 
@@ -135,7 +137,7 @@ def test_shares_of_writers_nest(bundle):
 def test_no_writers_to_draw(tmp_path):
     write_idx(tmp_path)
     assert refusal("mnist", tmp_path, users=0.5) == (
-        "data.users is 0.5 but mnist does not say who wrote what; leave it out"
+        f"data.users is 0.5 but {tmp_path} does not say who wrote what; leave it out"
     )
 
 
@@ -148,5 +150,5 @@ def test_writers_without_test_pictures(tmp_path):
         writer_train=writers, writer_test=writers[:1],
     )  # fmt: skip
     assert refusal("npz", path, users=0.1) == (
-        "data.users 0.1: its writers have no test pictures; raise it"
+        f"data.users is 0.1 but the writers it draws from {path} have no test pictures; raise it"
     )

@@ -8,6 +8,8 @@ import pytest
 from data_files import faults, load, random_bytes, refusal, write_picture
 from PIL import Image
 
+from testbed.data.faults import FaultsError
+
 
 def fill(place, classes=("cat", "dog"), count=4, shape=(6, 5, 3)):
     for number, name in enumerate(classes):
@@ -73,8 +75,16 @@ def test_one_level_is_split_by_class(tmp_path):
 def test_a_class_too_small_to_split(tmp_path):
     fill(tmp_path)
     fill(tmp_path, classes=["mouse"], count=1)
-    assert refusal("folder", tmp_path).startswith(
-        "folder: class 'mouse' has 1 picture, it needs 2: one to learn from and one"
+    told = (
+        "has 1 picture, it needs 2: one to learn from and one for the test part that is drawn; "
+        "add a picture, take the class out, or give the data a test part of their own"
+    )
+    assert refusal("folder", tmp_path) == f"{tmp_path}: class 'mouse' {told}"
+    fill(tmp_path, classes=["wren"], count=1)
+    with pytest.raises(FaultsError) as caught:
+        load("folder", tmp_path)
+    assert caught.value.lines == tuple(
+        f"{tmp_path}: class {name!r} {told}" for name in ("mouse", "wren")
     )
 
 

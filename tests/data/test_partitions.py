@@ -204,8 +204,10 @@ def test_writers_are_never_divided():
 )
 def test_what_cannot_be_divided_is_refused_in_one_line(config, writers, words):
     labels = np.arange(20) % 2
+    given = DataConfig(name="npz", path=Path("a.npz"), **config)
     with pytest.raises(DataError) as caught:
-        partition(labels, 4, DataConfig(**config), Streams(0), writers)
+        partition(labels, 4, given, Streams(0), writers)
+    assert "a.npz" in str(caught.value)
     assert "\n" not in str(caught.value)
     assert all(word in str(caught.value) for word in words), str(caught.value)
 
@@ -217,7 +219,8 @@ def test_real_writers_become_clients():
     parts = partition(labels, 20, config, Streams(0), writers)
     assert sorted({len(np.unique(writers[part])) for part in parts}) == [5, 6]
     assert sum(map(len, parts)) == len(labels)
-    with pytest.raises(DataError, match=r"105 writers cannot be grouped into 106 clients"):
+    config = DataConfig(partition="writers", name="femnist", path=Path("femnist.npz"))
+    with pytest.raises(DataError, match=r"105 writers of femnist.npz cannot be grouped"):
         partition(labels, 106, config, Streams(0), writers)
 
 
@@ -263,7 +266,8 @@ def test_too_few_samples_are_refused_with_the_numbers():
     with pytest.raises(DataError) as caught:
         partition(labels, 5, DataConfig(minimum=2), Streams(0))
     assert str(caught.value) == (
-        "9 samples cannot give 5 clients data.minimum = 2 each; lower clients.pool or data.minimum"
+        "9 samples of scikit-learn's digits cannot give 5 clients data.minimum = 2 each; lower "
+        "clients.pool or data.minimum"
     )
     assert len(partition(np.zeros(10, np.int64), 5, DataConfig(minimum=2), Streams(0))) == 5
 
