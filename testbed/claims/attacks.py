@@ -8,6 +8,8 @@ from testbed.errors import ResultsError
 from testbed.experiments.rundir import Run
 from testbed.verification.audited import VERDICTS
 
+# Smaller p-values mean no more.
+_LEAST_P = 1e-4
 _WHAT = {"p": "p_value", "control": "control_p", "auc": "auc"}
 
 
@@ -23,15 +25,15 @@ def told_apart(
         The smallest p-value of edited against retrained models times the number of tests and
         of seeds; the largest one of models that keep the contribution, which must be told
         apart; how likely an edited model fits the withdrawn client's data better than a
-        retrained one, the farthest from one half.
+        retrained one, the farthest from one half.  What is below 0.0001 counts as 0.0001.
     method : str
         The runs' own, or one beside it.
     """
     found = [_said(run, method, _WHAT[what]) for run in evidence.of(OWN)]
     if what == "p":
-        return Measured(exactly(min(1.0, len(found) * min(found)), len(found)))
+        return Measured(exactly(max(_LEAST_P, min(1.0, len(found) * min(found))), len(found)))
     if what == "control":
-        return Measured(exactly(max(found), len(found)))
+        return Measured(exactly(max(_LEAST_P, *found), len(found)))
     return Measured(exactly(max(found, key=lambda value: abs(value - 0.5)), len(found)))
 
 

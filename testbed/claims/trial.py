@@ -25,6 +25,7 @@ from testbed.verification.audited import audit_run, audited
 OWN_DATA = ("digits", "fashion-mnist")
 # Settings of data sets, by name: where they are, and what else they need.
 Places = Mapping[str, Mapping[str, Any]]
+Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,7 @@ def attempt(
     places: Places,
     execution: Mapping[str, Any],
     observer: Observer = lambda stage: None,
+    say: Say = lambda line: None,
 ) -> Trial:
     """Run what a claim needs and is not there yet, and judge its figures.
 
@@ -67,6 +69,8 @@ def attempt(
         The section ``execution``, which changes no result.
     observer : callable
         Told about progress.
+    say : callable
+        Told in one line when an audit has clients train, before they do.
 
     Raises
     ------
@@ -94,7 +98,7 @@ def attempt(
             failed |= {f"{name}, {cell}": reason for cell, reason in result.failed.items()}
             rows += not_run(card, scale, _failed(result.failed, grid.cells), name)
             continue
-        worked |= _audited(card, scale, folder / name, observer)
+        worked |= _audited(card, scale, folder / name, observer, say)
         runs = read(folder / name)
         # The fewest of the sweep's keys that tell its settings apart.
         keys = varying(runs, [key for axis in grid.axes for key in axis.keys])
@@ -152,7 +156,7 @@ def _grid(
     )
 
 
-def _audited(card: Card, scale: Scale, folder: Path, observer: Observer) -> bool:
+def _audited(card: Card, scale: Scale, folder: Path, observer: Observer, say: Say) -> bool:
     """Audit the runs that are not audited yet; whether there were any."""
     assert card.study is not None
     wanted = card.scales[scale].audit or card.study.audit
@@ -166,7 +170,7 @@ def _audited(card: Card, scale: Scale, folder: Path, observer: Observer) -> bool
         if run.method == own and not audited(run.folder, wanted.beside, sizes)
     ]
     for place in left:
-        audit_run(place, wanted.beside, sizes, observer=_watching(observer))
+        audit_run(place, wanted.beside, sizes, observer=_watching(observer), say=say)
         draw_roc(place)
     return bool(left)
 

@@ -1,6 +1,7 @@
 """``testbed reproduce``: try the claims of the paper and say which are met."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -88,6 +89,7 @@ def _tried(
     from testbed.reporting.units import time_text
 
     console, fine = Console(), True
+    say = partial(_say, console)
     rows: list[Row] = []
     with exclusive(out):
         for number, card in enumerate(chosen, 1):
@@ -95,7 +97,7 @@ def _tried(
             folder = out / scale / card.name
             try:
                 with Meter(console) as meter:
-                    trial = attempt(card, scale, folder, places, execution, meter)
+                    trial = attempt(card, scale, folder, places, execution, meter, say)
                 known = keep(card, scale, folder, trial)
             except TestbedError as error:
                 # One claim that cannot be tried does not stop the others.

@@ -2,20 +2,16 @@
 
 import json
 import re
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from cards import CARD, card, figure, write
 
-from testbed.claims.extent import PUBLISHED, too_little
 from testbed.claims.record import RECORD, keep, recall
 from testbed.claims.trial import Trial, attempt
 from testbed.claims.verdict import MET, MISSED, NOT_RUN
 from testbed.config.cards import Card, load_card
 from testbed.errors import ConfigError, ResultsError
-from testbed.experiments.rundir import Run
-from testbed.reporting.settings import read
 
 EXECUTION = {"kind": "serial"}
 TRAINED = {**CARD["study"], "settings": {}}
@@ -37,41 +33,6 @@ def test_a_claim_is_run_and_judged(tmp_path: Path) -> None:
     assert trial.wall_s > 0
     assert trial.failed == {}
     assert len(list((tmp_path / "out" / "digits").rglob("manifest.json"))) == 4
-
-
-def test_a_part_of_the_data_is_not_the_papers_scale(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    sent = figure(name="bytes saved", options={"of": "bytes"}, between=[-1000, 1000])
-    scales = {"paper": {"seeds": [0], "config": "study.yaml"}, "smoke": {"seeds": [0]}}
-    one = card(tmp_path, figures=[*CARD["figures"], sent], scales=scales)
-    monkeypatch.setitem(PUBLISHED, "digits", 1797)
-    time, sizes = tried(one, tmp_path / "out", "paper").rows
-    assert (time.verdict, time.value) == (NOT_RUN, None)
-    assert re.fullmatch(
-        r"only 400 of 1,797 training pictures were at hand, with which it is [-\d.]+ %", time.why
-    )
-    # What is sent does not depend on them.
-    assert (sizes.verdict, sizes.scale) == (MET, "paper")
-    assert [row.verdict for row in tried(one, tmp_path / "smoke").rows] == [MET, MET]
-    monkeypatch.setitem(PUBLISHED, "digits", 400)
-    assert [row.verdict for row in tried(one, tmp_path / "out", "paper").rows] == [MET, MET]
-
-
-def test_runs_that_do_not_say_how_much_they_had_are_not_the_papers_scale(tmp_path: Path) -> None:
-    (time, *_), runs = load_card(write(tmp_path)).figures, sorted_runs(tmp_path)
-    assert too_little(time, "paper", "mnist", runs) == (
-        "only 400 of 60,000 training pictures were at hand"
-    )
-    data = {key: value for key, value in runs[0].manifest["data"].items() if key != "pictures"}
-    silent = replace(runs[0], manifest={**runs[0].manifest, "data": data})
-    assert "do not say" in str(too_little(time, "paper", "mnist", [*runs, silent]))
-    assert too_little(time, "small", "mnist", runs) is None
-
-
-def sorted_runs(folder: Path) -> list[Run]:
-    tried(card(folder), folder / "out")
-    return list(read(folder / "out"))
 
 
 def test_what_is_there_is_not_run_again(tmp_path: Path) -> None:
@@ -260,7 +221,13 @@ def test_a_claim_that_is_worked_out_needs_no_runs(tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def audited(tmp_path_factory: pytest.TempPathFactory) -> tuple[Card, Path, Trial]:
+def said() -> list[str]:
+    """What is told while the claim below is tried."""
+    return []
+
+
+@pytest.fixture(scope="module")
+def audited(tmp_path_factory: pytest.TempPathFactory, said: list[str]) -> tuple[Card, Path, Trial]:
     folder = tmp_path_factory.mktemp("audited")
     ask = {"beside": ["finetune"], "shadows": 16, "releases": 8, "repeats": 24, "clients": 1}
     study = {
@@ -280,7 +247,17 @@ def audited(tmp_path_factory: pytest.TempPathFactory) -> tuple[Card, Path, Trial
         )
     ]
     one = card(folder, study=study, figures=figures, scales={"smoke": {"seeds": [0]}})
-    return one, folder / "out", tried(one, folder / "out")
+    trial = attempt(one, "smoke", folder / "out", {}, EXECUTION, say=said.append)
+    return one, folder / "out", trial
+
+
+def test_clients_that_train_for_an_audit_are_announced(
+    audited: tuple[Card, Path, Trial], said: list[str]
+) -> None:
+    # The run had half of the clients' contributions, and the sweep's store has kept them.
+    assert re.fullmatch(
+        r"\d+ of \d+ clients' contributions are not in the store .*: these clients train", said[0]
+    )
 
 
 def test_an_audit_tells_editing_from_keeping(audited: tuple[Card, Path, Trial]) -> None:
