@@ -101,3 +101,14 @@ def test_settings_with_names_that_are_too_long_are_refused(tmp_path, make_run):
         "waiting has no room for 6 settings with names as long as theirs (keys that differ: 5); "
         "choose some, as with --where learning.momentum=0.9"
     )
+
+
+def test_no_figure_of_bars_is_taller_than_a_page(tmp_path, make_run):
+    for number in range(18):
+        for method in ("fsosa", "retrain"):
+            make_run(tmp_path / str(number), method, requests=1, learning={"epochs": number + 1})
+    runs = read(tmp_path)
+    few = [run for run in runs if run.manifest["config"]["learning"]["epochs"] <= 17]
+    assert 8.5 < FIGURES["communication"](few, PAGE).get_figheight() <= 9
+    with pytest.raises(ResultsError, match="communication has no room for 18 settings; choose"):
+        FIGURES["communication"](runs, PAGE)

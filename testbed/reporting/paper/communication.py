@@ -13,7 +13,7 @@ from testbed.experiments.rundir import Run
 from testbed.ledger import TARIFFS, LedgerRow
 from testbed.reporting.comparison import by_method, remembered
 from testbed.reporting.names import label
-from testbed.reporting.panels import seeds
+from testbed.reporting.panels import TALLEST, seeds
 from testbed.reporting.paper.quantities import need_reference, pairs
 from testbed.reporting.settings import grouped, too_many, varying
 from testbed.reporting.style import COLUMN, PAGE, legend_above, new_figure, styled
@@ -134,10 +134,11 @@ def communication(runs: Sequence[Run], width: float = PAGE) -> Figure:
                 bars.append(Bar(y, label(method), both))
                 y += 1
         y += _GAP
-    if len(bars) > _MOST:
+    height = _HEIGHT * y + 1.0
+    if len(bars) > _MOST or height > TALLEST:
         raise too_many(runs, keys, "communication")
     with styled():
-        figure = new_figure(width, _HEIGHT * y + 1.0)
+        figure = new_figure(width, height)
         panels = figure.subplots(1, len(TARIFFS), sharex=True, sharey=True)
         for axes, tariff in zip(panels, TARIFFS, strict=True):
             _draw(axes, bars, tariff, totals=width > COLUMN)
