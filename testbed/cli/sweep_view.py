@@ -13,7 +13,7 @@ from testbed.experiments.grid import Grid
 from testbed.experiments.plan import Plan, asks, make_plan
 from testbed.experiments.stages import Hands, absent
 from testbed.experiments.sweep import Cost, Stage, reasons_again, store_of, sweep
-from testbed.experiments.sweepdir import SWEEP
+from testbed.experiments.sweepdir import SWEEP, check
 from testbed.reporting.units import bytes_text, time_text
 
 _MOST_REASONS = 10
@@ -43,6 +43,7 @@ def run_sweep(grid: Grid, out: Path) -> bool:
 def show_plan(grid: Grid, out: Path) -> bool:
     """Say what a sweep would take; return whether any of it can be done."""
     console = Console()
+    check(grid, out)
     asked = asks(grid, out)
     todo = [ask for ask in asked if not is_over(ask)]
     learning = [ask for ask in todo if ask.experiment.fidelity == "train"]

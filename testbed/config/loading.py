@@ -156,7 +156,7 @@ def _suggestion(path: str, model: type[BaseModel]) -> str:
     for candidates, cutoff in ((siblings, 0.6), (elsewhere, 0.8)):
         if near := get_close_matches(name, candidates, n=1, cutoff=cutoff):
             return f"did you mean {candidates[near[0]]}?"
-    return f"known here: {', '.join(siblings)}"
+    return f"known here: {', '.join(siblings)}" if siblings else "there is no such key"
 
 
 def _refuse_booleans(document: Mapping[str, Any], section: BaseModel, prefix: str = "") -> None:

@@ -146,20 +146,30 @@ def claimed(experiment: Experiment, out: Path) -> Iterator[None]:
     ResultsError
         If the folder belongs to another experiment or to something else.
     """
-    spec = _shared(experiment)
-    entries = [entry.name for entry in out.iterdir()]
-    if SPEC not in entries and any(not name.startswith(".") for name in entries):
-        raise ResultsError(
-            f"{out}: not empty and not a results folder of this testbed; name another with --out"
-        )
-    if SPEC not in entries or _differs(out, spec):
-        write_text(out / SPEC, to_json(spec))
+    if not is_marked(experiment, out):
+        write_text(out / SPEC, to_json(_shared(experiment)))
     tidy(experiment, out)
     try:
         yield
     finally:
         remove_empty({cell.folder.parent for cell in cells(experiment, out)})
         remove_mark(out / SPEC)
+
+
+def is_marked(experiment: Experiment, out: Path) -> bool:
+    """Whether the folder `out` is this experiment's already, and not free to become it.
+
+    Raises
+    ------
+    ResultsError
+        If the folder belongs to another experiment or to something else.
+    """
+    entries = [entry.name for entry in out.iterdir()]
+    if SPEC not in entries and any(not name.startswith(".") for name in entries):
+        raise ResultsError(
+            f"{out}: not empty and not a results folder of this testbed; name another with --out"
+        )
+    return SPEC in entries and not _differs(out, _shared(experiment))
 
 
 def _shared(experiment: Experiment) -> dict[str, Any]:

@@ -56,6 +56,22 @@ def claimed(grid: Grid, out: Path) -> Iterator[None]:
             _tidy(out)
 
 
+def check(grid: Grid, out: Path) -> None:
+    """Refuse the folders that `claimed` would; change nothing.
+
+    Raises
+    ------
+    ResultsError
+        As `claimed`.
+    """
+    if not out.is_dir():
+        return
+    _before(grid, out)
+    for point in grid.points:
+        if (out / point.name).is_dir():
+            run.is_marked(point.experiment, out / point.name)
+
+
 def write_outcome(out: Path, cost: Mapping[str, float | None], failed: Mapping[str, str]) -> None:
     """Write what a sweep cost, and why runs of it failed."""
     content = json.loads((out / SWEEP).read_text(encoding="utf-8"))

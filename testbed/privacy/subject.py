@@ -14,7 +14,7 @@ import pandas as pd
 
 from testbed.config import Experiment
 from testbed.editing.clients import Client
-from testbed.errors import ResultsError
+from testbed.errors import FusionError, ResultsError
 from testbed.execution import Executor
 from testbed.learning.blocks import State
 from testbed.learning.classification import Classification
@@ -151,5 +151,14 @@ def subject(
         state.subset or tuple(each for each in state.population if each.vehicle in uploaded),
         state.population,
         tuple(sorted(left.values())),
-        deserialise_model((folder / "model.safetensors").read_bytes()),
+        _model(folder / "model.safetensors"),
     )
+
+
+def _model(path: Path) -> State:
+    try:
+        return deserialise_model(path.read_bytes())
+    except (OSError, FusionError) as error:
+        raise ResultsError(
+            f"{path}: {error}; remove that run's folder and run it again"
+        ) from error

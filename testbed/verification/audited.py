@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from tempfile import TemporaryFile
 
 import torch
 
@@ -11,6 +12,7 @@ from testbed.config import Experiment
 from testbed.editing.methods import METHODS, Method
 from testbed.errors import ConfigError, ResultsError
 from testbed.execution import open_executor
+from testbed.execution.layout import is_no_store
 from testbed.execution.store import Counts
 from testbed.experiments.rundir import MANIFEST, read_run
 from testbed.experiments.sweep import STORE
@@ -88,6 +90,7 @@ def audit_run(
     if unknown:
         raise ConfigError(f"--beside {unknown[0]}: no such method; known: {', '.join(METHODS)}")
     _check_place(run_dir)
+    _check_store(store)
     run = read_run(run_dir)
     experiment = Experiment.model_validate(run.manifest["config"])
     auditable(experiment, run_dir)
@@ -121,6 +124,12 @@ def audited(run_dir: Path, beside: Sequence[str], sizes: Mapping[str, int]) -> b
         return False
 
 
+def _check_store(store: Path | None) -> None:
+    """Refuse a place that is no store, before anybody puts work into it."""
+    if store and store.exists() and (not store.is_dir() or is_no_store(store)):
+        raise ResultsError(f"{store}: not a store of clients' work; name another with --store")
+
+
 def _store_of(experiment: Experiment, run_dir: Path) -> Path | None:
     """Return the store that a run used: its own, else that of the sweep whose folder it is in."""
     if experiment.execution.store is not None:
@@ -140,7 +149,7 @@ def _statistics(experiment: Experiment, methods: Mapping[str, Method]) -> list[s
 
 
 def _check_place(run_dir: Path) -> None:
-    """Refuse a folder that is no run directory, and name one below it if there is one.
+    """Refuse a folder that is no run directory, naming one below it, or cannot be written.
 
     Raises
     ------
@@ -150,3 +159,11 @@ def _check_place(run_dir: Path) -> None:
         below = sorted(run_dir.glob(f"**/seed=*/{MANIFEST}"))
         advice = f"such as {below[0].parent}" if below else "that `testbed run` made"
         raise ResultsError(f"{run_dir}: not a run directory; name one {advice}")
+    try:
+        with TemporaryFile(dir=run_dir):
+            pass
+    except OSError as error:
+        raise ResultsError(
+            f"{run_dir}: what an audit finds is written there, and it cannot be "
+            f"({error.strerror}); make it writable or audit a copy"
+        ) from error

@@ -1,9 +1,13 @@
 """``testbed audit``: what it prints and leaves, its exit code, and mistakes in one line."""
 
+import errno
 import json
+import os
 import shutil
 
 from audited import folder
+
+from testbed.verification import audited
 
 SMALL = ("--shadows", 40, "--releases", 8, "--repeats", 30, "--clients", 1)
 FILES = {"audit.csv", "audit-roc.csv", "audit-verdicts.json", "audit.md"}
@@ -67,7 +71,16 @@ def test_mistakes_are_one_line(call, runs, tmp_path):
     shutil.copytree(place, other)
     manifest["schema"] = 1
     (other / "manifest.json").write_text(json.dumps(manifest))
+    cut = tmp_path / "cut"
+    shutil.copytree(place, cut)
+    (cut / "model.safetensors").write_bytes((place / "model.safetensors").read_bytes()[:300])
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "page.md").write_text("# Page")
+    no_store = "not a store of clients' work; name another with --store"
     for arguments, words in (
+        ([cut, "--train"], f"{cut / 'model.safetensors'}: not a model message: "),
+        ([place, "--store", tmp_path / "docs", "--train"], no_store),
+        ([place, "--store", tmp_path / "docs" / "page.md"], no_store),
         ([tmp_path / "nothing"], "not a run directory; name one that `testbed run` made"),
         ([runs], f"not a run directory; name one such as {folder(runs, 'finetune')}"),
         ([place, "--beside", "magic"], "--beside magic: no such method; known: fsosa, retrain"),
@@ -81,3 +94,15 @@ def test_mistakes_are_one_line(call, runs, tmp_path):
     assert code == 2
     assert "--repeats" in "\n".join(err)
     assert not FILES & {path.name for path in place.iterdir()}
+    assert [path.name for path in (tmp_path / "docs").iterdir()] == ["page.md"]
+
+
+def test_a_place_that_cannot_be_written_is_told_before_anything_is_done(call, runs, monkeypatch):
+    def refused(**_):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    monkeypatch.setattr(audited, "TemporaryFile", refused)
+    monkeypatch.setattr(audited, "prepare", None)  # what comes next
+    code, _, err = call("audit", folder(runs, "fsosa"), "--train")
+    assert (code, len(err)) == (2, 1), err
+    assert "it cannot be (Permission denied); make it writable or audit a copy" in err[0]
