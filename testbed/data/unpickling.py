@@ -146,11 +146,15 @@ class _Unpickler(pickle._Unpickler):
 
 
 def _plain(value: Any) -> Any:
-    """Put arrays in the place of what stood for them; lists keep nothing else."""
+    """Put arrays in the place of what stood for them, and refuse what is no data."""
     if isinstance(value, _Array):
         return value.value
     if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
+        return {_plain(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(map(_plain, value))
     if isinstance(value, _Type):
         raise ForbiddenError("a data type")
+    if not isinstance(value, str | bytes | int | float | np.ndarray | None):
+        raise ForbiddenError(f"a {type(value).__name__}")
     return value

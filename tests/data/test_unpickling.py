@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from data_files import BATCHES, refusal, write_cifar_python
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from testbed.data.unpickling import read_pickle
@@ -151,6 +151,20 @@ def test_truncated_and_foreign_files(tmp_path):
         read_pickle(tmp_path / "none")
 
 
+@pytest.mark.parametrize(
+    ("value", "name"),
+    [({1}, "set"), (frozenset({1}), "frozenset"), (1j, "complex"), (bytearray(b"a"), "bytearray")],
+)
+@pytest.mark.parametrize("wrapped", [lambda v: v, lambda v: {"data": [1, v]}, lambda v: (v, 1)])
+def test_what_is_no_data_is_refused_wherever_it_stands(tmp_path, value, name, wrapped):
+    for protocol in (2, 4, 5):
+        path = stored(tmp_path, pickle.dumps(wrapped(value), protocol))
+        with pytest.raises(DataError, match=f"refused, the pickle asks for .*{name}"):
+            read_pickle(path)
+
+
+# An empty set in the place of the list of labels.
+@example(place=260, byte=143)
 @settings(max_examples=200, deadline=None)
 @given(place=st.integers(0, 400), byte=st.integers(0, 255))
 def test_a_damaged_byte_never_ends_in_a_traceback(tmp_path_factory, place, byte):

@@ -12,7 +12,7 @@ from federation import small
 from testbed.config import Experiment
 from testbed.config.schema import ExecutionConfig
 from testbed.config.spec import keys
-from testbed.errors import ResultsError
+from testbed.errors import ResultsError, ShortageError
 from testbed.execution import Blueprint, Clients, Crew, Store, open_crew, task_of, upkeep
 from testbed.execution.crew import SerialCrew
 from testbed.execution.layout import files
@@ -122,7 +122,7 @@ def test_an_error_of_the_machine_stops_nobody_else_and_is_met_again(
     assert train_all(todo, SerialCrew(), store) == Report(trained=2, reused=0, failed=1)
     assert [job.orders[0][1] for job in missing(todo, store)] == [2]
     assert train_all(todo, SerialCrew(), store) == Report(trained=0, reused=2, failed=1)
-    with pytest.raises(MemoryError, match="no room"):
+    with pytest.raises(ShortageError, match="client of partition 2: the memory of this machine"):
         Clients(task_of(todo[0].orders[0][0]), store=store).train([1, 2])
 
 

@@ -276,7 +276,7 @@ def test_a_plan_knows_what_is_there(tmp_path: Path) -> None:
     unique, _, known = map(int, found.groups())
     assert 0 < known <= unique
     cheap = call(
-        "plan", config, "--grid", "rho=0.5", "--set", "fidelity=cost", "--out", out
+        "plan", config, "--grid", "rho=0.5", "--set", "fidelity=cost", "--out", tmp_path / "cost"
     ).output
     assert "2 without learning (fidelity cost)" in cheap
     assert "trainings  0 unique of 0 asked for" in cheap
