@@ -342,18 +342,10 @@ def draw_panel(axes: Axes, title: str, x: str, y: str, curves: Mapping[str, Curv
     """Draw curves with their intervals over logarithmic axes."""
     for name, curve in curves.items():
         look = LOOKS[name]
-        each = np.array([(y.mean, y.low, y.high) for y in curve.values()], dtype=float)
-        means, low, high = each.T
-        axes.errorbar(
-            list(curve),
-            means,
-            (means - low, high - means),
-            color=look.color,
-            linestyle=look.dashes,
-            marker=look.marker,
-            elinewidth=0.8,
-            label=name,
-        )
+        intervals = [(y.mean, y.low, y.high) for y in curve.values()]
+        means, low, high = np.array(intervals, dtype=float).T
+        axes.errorbar(list(curve), means, (means - low, high - means), elinewidth=0.8, label=name,
+                      color=look.color, linestyle=look.dashes, marker=look.marker)  # fmt: skip
     axes.set(xscale="log", yscale="log", title=title, xlabel=x, ylabel=y)
     axes.xaxis.set_minor_formatter(NullFormatter())
 
@@ -373,8 +365,7 @@ def shown(value: Interval) -> str:
     """Write a mean and half of its interval, with as many digits as that says something of."""
     if not value.half:
         return f"{float(value.mean):.3g} ± 0"
-    power = floor(log10(float(value.mean))) if value.mean > 0 else 0
-    if power >= -4:
+    if (power := floor(log10(float(value.mean))) if value.mean > 0 else 0) >= -4:
         return number(value)
     return f"({number(value, 10.0**power)}) × 10{str(power).translate(RAISED)}"
 

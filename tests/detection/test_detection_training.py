@@ -10,7 +10,6 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
-from drawn import make
 from shared_data import bundle
 from states import FIRST, RECIPE, SIX, apart, learnt, rng, same, steps_of
 from torch import Tensor, nn
@@ -23,23 +22,6 @@ from testbed.learning.detection.training import CLIP, train
 from testbed.learning.devices import CPU
 
 pytestmark = pytest.mark.usefixtures("yolo")
-
-
-@pytest.fixture(scope="module")
-def pictures(tmp_path_factory: pytest.TempPathFactory) -> Pictures:
-    folder = tmp_path_factory.mktemp("drawn")
-    return load(*make(folder, train=6, test=1), (64, 64), folder / "cache").train
-
-
-@pytest.fixture(scope="module")
-def model() -> nn.Module:
-    """The scratch network of all clients."""
-    return build("yolov8n", 10, 9)
-
-
-@pytest.fixture(scope="module")
-def start() -> dict[str, Tensor]:
-    return {name: value.clone() for name, value in build("yolov8n", 10, 0).state_dict().items()}
 
 
 @pytest.fixture

@@ -10,33 +10,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from drawn import make
 from PIL import Image
 from states import RECIPE, SIX, apart, learnt, steps_of
-from torch import Tensor, nn
+from torch import Tensor
 
 from testbed.learning.detection.network import build
-from testbed.learning.detection.pictures import Pictures, load
+from testbed.learning.detection.pictures import Pictures
 from testbed.learning.detection.training import DetectionRecipe, train
 
 pytestmark = pytest.mark.usefixtures("yolo")
-
-
-@pytest.fixture(scope="module")
-def pictures(tmp_path_factory: pytest.TempPathFactory) -> Pictures:
-    folder = tmp_path_factory.mktemp("drawn")
-    return load(*make(folder, train=6, test=1), (64, 64), folder / "cache").train
-
-
-@pytest.fixture(scope="module")
-def model() -> nn.Module:
-    """The scratch network of all clients."""
-    return build("yolov8n", 10, 9)
-
-
-@pytest.fixture(scope="module")
-def start() -> dict[str, Tensor]:
-    return {name: value.clone() for name, value in build("yolov8n", 10, 0).state_dict().items()}
 
 
 class Given(np.random.Generator):

@@ -24,7 +24,7 @@ from testbed.learning.client import prepare
 from testbed.learning.task import Task
 
 HERE, DEVICE = "the memory of this machine is used up", "the memory of the CUDA device is used up"
-TODO = (
+ADVICE = (
     "; lower learning.batch, detection.image_size or execution.workers, and run the same command "
     "again"
 )
@@ -83,16 +83,16 @@ def test_a_shortage_names_the_client_its_work_and_what_to_do(
     monkeypatch.setattr(work, "contribute", raising(error, tried))
     with pytest.raises(ShortageError) as caught:
         clients.train([3])
-    assert str(caught.value) == f"Fisher information of the client of partition 3: {told}{TODO}"
+    assert str(caught.value) == f"Fisher information of the client of partition 3: {told}{ADVICE}"
     assert caught.value.__cause__ is error
     monkeypatch.setattr(Classification, "train", raising(error, tried))
     start = f"training of the client of partition 5: {told}"
     with pytest.raises(ShortageError) as caught:
         clients.train([5])
-    assert str(caught.value) == start + TODO
+    assert str(caught.value) == start + ADVICE
     with pytest.raises(ShortageError) as caught:
         clients.tune([5], task.initial)
-    assert str(caught.value) == start + TODO
+    assert str(caught.value) == start + ADVICE
     assert tried == [3, 5, 5]  # each once
 
 
@@ -102,7 +102,7 @@ def test_the_first_batch_of_all_may_be_too_large(monkeypatch: pytest.MonkeyPatch
     with pytest.raises(ShortageError) as caught:
         Clients(fresh).train([4])
     assert str(caught.value) == (
-        f"training of the client of partition 0, in its first batch: {HERE}{TODO}"
+        f"training of the client of partition 0, in its first batch: {HERE}{ADVICE}"
     )
 
 
@@ -132,7 +132,7 @@ def run_out(part: int) -> int:
     return part
 
 
-LINE = f"training of the client of partition 2: {HERE}{TODO}"
+LINE = f"training of the client of partition 2: {HERE}{ADVICE}"
 
 
 def test_it_comes_back_from_a_worker_process() -> None:

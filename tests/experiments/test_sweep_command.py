@@ -382,34 +382,3 @@ def test_a_terminal_has_a_bar_for_each_stage() -> None:
     assert "planning" in shown
     assert "2/2 runs, in 0 s" in shown
     assert "4/8 runs, 2 failed, 10.0 s left" in shown
-
-
-@pytest.mark.parametrize("words", [("plan",), ("sweep", "--dry-run")])
-@pytest.mark.parametrize(
-    ("name", "content", "told"),
-    [
-        ("thesis.tex", "chapter", "not empty and not of a sweep; name another with --out"),
-        ("sweep.json", "{", "unreadable"),
-        ("sweep.json", '{"schema": 999}', "schema version 999"),
-        ("rho=0.5/thesis.tex", "chapter", "not empty and not a results folder"),
-    ],
-)
-def test_a_plan_is_for_the_folder_that_the_sweep_would_take(
-    tmp_path: Path, words: tuple[str, ...], name: str, content: str, told: str
-) -> None:
-    command, *options = words
-    out = tmp_path / "out"
-    (out / name).parent.mkdir(parents=True)
-    (out / name).write_text(content)
-    if name.startswith("rho"):
-        config = write(tmp_path)
-        call("sweep", config, "--grid", "rho=0.75", "--methods", "fsosa", "--out", out / "other")
-        shutil.copy(out / "other" / "sweep.json", out)
-        shutil.rmtree(out / "other")
-    before = everything(tmp_path)
-    arguments = [command, write(tmp_path), "--grid", "rho=0.5", "--out", out, *options]
-    said = subprocess.run([TESTBED, *map(str, arguments)], capture_output=True, text=True)
-    assert (said.returncode, said.stdout) == (2, "")
-    assert told in said.stderr
-    assert said.stderr.count("\n") == 1
-    assert everything(tmp_path) == before | {"sweep.yaml", "minute.csv"}
